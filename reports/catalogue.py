@@ -1,6 +1,4 @@
-"""The reports there are: every module of this package that defines ``REPORT``; each is imported
-when it is used.
-"""
+"""All reports: every module of this package that defines ``REPORT``, imported when it is used."""
 
 import importlib
 import re
@@ -19,29 +17,26 @@ _DECLARATION = re.compile(r'^REPORT(?:: [^=]*)? = Report\(\s*name="(\w+)"', re.M
 
 
 def modules() -> dict[str, str]:
-    """Return the module of each report by the report's name, in the order of names, without
-    importing any.
-    """
+    """Return the module of each report by the report's name, sorted, without importing any."""
     return _modules(tuple(dlbench.reports.__path__))
 
 
 @cache
 def _modules(rooms: tuple[str, ...]) -> dict[str, str]:
-    found = {}
+    module_by_report = {}
     for room in map(Path, rooms):
         for path in [*room.glob("*.py"), *room.glob("*/*.py")]:
-            text = path.read_text(encoding="utf-8")
-            if declared := _DECLARATION.search(text):
-                found[declared[1]] = ".".join(
-                    ("dlbench.reports", *path.relative_to(room).with_suffix("").parts)
-                )
-    return dict(sorted(found.items()))
+            declaration = _DECLARATION.search(path.read_text(encoding="utf-8"))
+            if declaration:
+                parts = path.relative_to(room).with_suffix("").parts
+                module_by_report[declaration[1]] = ".".join(("dlbench.reports", *parts))
+    return dict(sorted(module_by_report.items()))
 
 
 def report(name: str) -> Report[Any]:
     """Return the report of this name."""
-    found: Report[Any] = importlib.import_module(modules()[name]).REPORT
-    return found
+    declared: Report[Any] = importlib.import_module(modules()[name]).REPORT
+    return declared
 
 
 def reports() -> dict[str, Report[Any]]:
@@ -52,9 +47,16 @@ def reports() -> dict[str, Report[Any]]:
 def suggested(records: Iterable[Record]) -> list[Report[Any]]:
     """Return the reports that have something to show of these records, in the order of names."""
     timed = [
-        each for each in records if each.outcome.status is Status.OK and each.outcome.was_timed()
+        record
+        for record in records
+        if record.outcome.status is Status.OK and record.outcome.was_timed()
     ]
-    families = {family.name for each in timed if (family := family_of_record(each)) is not None}
-    cells = {each.cell for each in timed}
-    fitting = [each for each in reports().values() if each.suggestion and each.applies(cells)]
-    return [each for each in fitting if not each.families or each.families & families]
+    cells = {record.cell for record in timed}
+    families = [family_of_record(record) for record in timed]
+    family_names = {family.name for family in families if family is not None}
+    fitting = []
+    for report in reports().values():
+        has_family = not report.families or bool(report.families & family_names)
+        if report.suggestion and has_family and report.applies(cells):
+            fitting.append(report)
+    return fitting

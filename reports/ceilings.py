@@ -1,18 +1,17 @@
-"""`dlbench report ceilings`: the best rates of CPUs and GPUs in any launch, and the host's cost of
-an operator.
+"""`dlbench report ceilings`: best rates of CPUs and GPUs, and the host's cost of an operator.
 
 A GPU is a machine's device together with its board's name: another card in the same slot, or
 another partition of it, is another GPU. Rates belong to the device, whichever framework measured
-them; the cost of an operator belongs to the framework. A framework that computes nothing counts
+them. The cost of an operator belongs to the framework. A framework that computes nothing counts
 only if no other measured anything on that GPU.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from dlbench.adapters.libraries import gpus
-from dlbench.adapters.protocol import PRECISIONS
+from dlbench.adapters.protocol import PRECISIONS, Cell
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.formats.csv import rows_of_tables
 from dlbench.reports.formats.json import plain
@@ -34,7 +33,7 @@ TRANSFER_WORDS = {
     gpus.FROM_DEVICE_PINNED: "device to host, pinned",
     gpus.FROM_DEVICE_PAGEABLE: "device to host, pageable",
 }
-_OF_CPU = ("threads", "gemm_flops_per_second", "bandwidth_bytes_per_second", "doubt")
+_CPU_FIELDS = ("threads", "gemm_flops_per_second", "bandwidth_bytes_per_second", "doubt")
 _NONE = (
     "Nothing was measured yet: `dlbench run` measures the CPU's ceilings before its launches "
     "(unless --no-ceilings), and a GPU's after the timed steps of each launch on it."
@@ -51,104 +50,124 @@ class Best(NamedTuple):
     """Framework and mode that showed it; empty where the record is not at hand."""
 
 
-PRODUCTS, TRANSFERS, STARTS, FINISHES = (
-    "gemm_flops_per_second",
-    "bytes_per_second",
-    "operator_start_seconds",
-    "operator_finish_seconds",
-)
-"""Of a framework's own large matrix product, by precision; of copies, by `gpus.TRANSFERS`, read and
-written; the host's time to start the smallest operator behind others, and from the start of one on
-an idle device until the host knows that it is done, by framework."""
+PRODUCTS = "gemm_flops_per_second"
+"""A framework's own large matrix product, by precision."""
+TRANSFERS = "bytes_per_second"
+"""Copies, by `gpus.TRANSFERS`, read and written."""
+STARTS = "operator_start_seconds"
+"""The host's time to start the smallest operator behind others, by framework."""
+FINISHES = "operator_finish_seconds"
+"""From the start of an operator on an idle device until the host knows that it is done."""
 Gpu = tuple[str, str, str]
-"""Machine (fingerprint), device, and board as the driver calls it, or else as the framework
-does."""
+"""Machine (fingerprint), device, and board as the driver calls it, or else the framework."""
 GpuCeilings = dict[str, dict[str, Best]]
 """By kind (above) and name; unmeasured ones are missing."""
 
 
 def gpu_ceilings(results: Results) -> dict[Gpu, GpuCeilings]:
     """Return the ceilings of each GPU, in the order of machines and devices."""
-    on_gpus = [
-        each for each in results.records if not each.cell.on_cpu and each.outcome.device is not None
+    records = [
+        record
+        for record in results.records
+        if not record.cell.on_cpu and record.outcome.device is not None
     ]
-    of_gpus = grouped(on_gpus, lambda each: (each.machine, each.cell.device, _board(each)))
-    machines = [
-        *results.hosts,
-        *sorted({machine for machine, _, _ in of_gpus} - set(results.hosts)),
-    ]
-    order = sorted(of_gpus, key=lambda gpu: (machines.index(gpu[0]), by_numbers(gpu[1]), gpu[2]))
-    alone = Counter(gpu[:2] for gpu in of_gpus)
-    found = {
-        gpu: _ceilings(of_gpus[gpu], results, gpu[:2] if alone[gpu[:2]] == 1 else None)
-        for gpu in order
-    }
-    return {gpu: ceilings for gpu, ceilings in found.items() if any(ceilings.values())}
+    records_by_gpu = grouped(
+        records, lambda record: (record.machine, record.cell.device, _board(record))
+    )
+    unknown_machines = {machine for machine, _, _ in records_by_gpu} - set(results.hosts)
+    machines = [*results.hosts, *sorted(unknown_machines)]
+    boards = Counter((machine, device) for machine, device, _ in records_by_gpu)
+    all_ceilings = {}
+    for gpu in sorted(
+        records_by_gpu, key=lambda gpu: (machines.index(gpu[0]), by_numbers(gpu[1]), gpu[2])
+    ):
+        machine, device, _ = gpu
+        best = _best_values(records_by_gpu[gpu], results)
+        # Of records left out only machine and device are known: theirs where there was one board.
+        if boards[machine, device] == 1:
+            _add_left_out_products(best, results, machine, device)
+        ceilings = _group_by_kind(best, records_by_gpu[gpu])
+        if any(ceilings.values()):
+            all_ceilings[gpu] = ceilings
+    return all_ceilings
 
 
-def _ceilings(
-    records: list[Record], results: Results, alone: tuple[str, str] | None
-) -> GpuCeilings:
-    records = [record for record in records if record.outcome.parameter_count] or records
+def _best_values(records: Sequence[Record], results: Results) -> dict[tuple[str, str], Best]:
+    """Return the best of each kind and name."""
     values: dict[tuple[str, str], list[tuple[float, Record]]] = {}
 
     def add(kind: str, name: str, value: float | None, record: Record) -> None:
         if value is not None and value > 0:
             values.setdefault((kind, name), []).append((value, record))
 
-    for record in records:
-        cell, ceilings = record.cell, record.outcome.device and record.outcome.device.ceilings
-        add(
-            PRODUCTS,
-            cell.precision,
-            product_rate(record, results.hosts.get(record.machine)),
-            record,
-        )
+    for record in _computing(records):
+        cell = record.cell
+        device = record.outcome.device
+        ceilings = None if device is None else device.ceilings
+        product = product_rate(record, results.hosts.get(record.machine))
+        add(PRODUCTS, cell.precision, product, record)
         for name in gpus.TRANSFERS:
             add(TRANSFERS, name, getattr(ceilings, f"{name}_bytes_per_second", None), record)
         for kind in (STARTS, FINISHES):
             add(kind, cell.framework, getattr(ceilings, kind, None), record)
-    best = {
-        key: _best(min if key[0] in (STARTS, FINISHES) else max, of) for key, of in values.items()
-    }
-    # Of records left out only machine and device are known: theirs where there was one board alone.
-    for (machine, device, precision), rates in results.products.items():
-        known = best.get((PRODUCTS, precision), Best(0.0, 0, ""))
+    best = {}
+    for (kind, name), measured in values.items():
+        choose = min if kind in (STARTS, FINISHES) else max
+        value, record = choose(measured, key=lambda pair: pair[0])
+        best[kind, name] = Best(value, len(measured), _row_text(record.cell))
+    return best
+
+
+def _computing(records: Sequence[Record]) -> Sequence[Record]:
+    """Return the records of frameworks that compute something, or all if there are none."""
+    return [record for record in records if record.outcome.parameter_count] or records
+
+
+def _row_text(cell: Cell) -> str:
+    if cell.mode in ("", cell.framework):
+        return cell.framework
+    return f"{cell.framework} {cell.mode}"
+
+
+def _add_left_out_products(
+    best: dict[tuple[str, str], Best], results: Results, machine: str, device: str
+) -> None:
+    """Replace the products that a record left out of these results surpasses."""
+    for (rate_machine, rate_device, precision), rates in results.products.items():
+        if (rate_machine, rate_device) != (machine, device):
+            continue
+        current = best.get((PRODUCTS, precision), Best(0.0, 0, ""))
         highest = max((rate for _, rate in rates), default=0.0)
-        if alone == (machine, device) and highest > known.value:
-            best[PRODUCTS, precision] = Best(highest, known.launches, "")
-    names = {
-        PRODUCTS: [
-            *PRECISIONS,
-            *sorted({name for kind, name in best if kind == PRODUCTS} - set(PRECISIONS)),
-        ],
+        if highest > current.value:
+            best[PRODUCTS, precision] = Best(highest, current.launches, "")
+
+
+def _group_by_kind(best: dict[tuple[str, str], Best], records: Sequence[Record]) -> GpuCeilings:
+    other_precisions = {name for kind, name in best if kind == PRODUCTS} - set(PRECISIONS)
+    frameworks = sorted({record.cell.framework for record in _computing(records)})
+    names_by_kind = {
+        PRODUCTS: [*PRECISIONS, *sorted(other_precisions)],
         TRANSFERS: gpus.TRANSFERS,
-        **dict.fromkeys((STARTS, FINISHES), sorted({record.cell.framework for record in records})),
+        STARTS: frameworks,
+        FINISHES: frameworks,
     }
-    return {
-        kind: {name: best[kind, name] for name in of if (kind, name) in best}
-        for kind, of in names.items()
-    }
+    ceilings = {}
+    for kind, names in names_by_kind.items():
+        ceilings[kind] = {name: best[kind, name] for name in names if (kind, name) in best}
+    return ceilings
 
 
-def _best(choose: Callable[..., tuple[float, Record]], values: list[tuple[float, Record]]) -> Best:
-    best, record = choose(values, key=lambda pair: pair[0])
-    framework, mode = record.cell.framework, record.cell.mode
-    return Best(best, len(values), framework if mode in ("", framework) else f"{framework} {mode}")
-
-
-def ridge(found: GpuCeilings, precision: str) -> float | None:
-    """Return the FLOPs per byte above which products, and no longer the memory, limit (Williams et
-    al. 2009).
-    """
-    product, copy = found[PRODUCTS].get(precision), found[TRANSFERS].get(gpus.COPY)
-    return product.value / copy.value if product and copy else None
+def ridge(ceilings: GpuCeilings, precision: str) -> float | None:
+    """Return the FLOPs per byte above which products, not the memory, limit (Williams 2009)."""
+    product = ceilings[PRODUCTS].get(precision)
+    copy = ceilings[TRANSFERS].get(gpus.COPY)
+    if product is None or copy is None:
+        return None
+    return product.value / copy.value
 
 
 def _board(record: Record) -> str:
-    """Return the driver's name for the GPU of a launch, or the framework's where the driver was not
-    asked.
-    """
+    """Return the driver's name for the GPU of a launch, or else the framework's."""
     gpu = record.outcome.software.get("gpu")
     name = gpu.get("name") if isinstance(gpu, dict) else None
     if isinstance(name, str) and name:
@@ -156,34 +175,39 @@ def _board(record: Record) -> str:
     return "" if record.outcome.device is None else record.outcome.device.name
 
 
-def _machines(results: Results, found: Iterable[Gpu]) -> list[str]:
-    return list(
-        dict.fromkeys([*results.hosts, *results.ceilings, *(machine for machine, _, _ in found)])
-    )
+def _machines(results: Results, all_gpus: Iterable[Gpu]) -> list[str]:
+    machines_of_gpus = [machine for machine, _, _ in all_gpus]
+    return list(dict.fromkeys([*results.hosts, *results.ceilings, *machines_of_gpus]))
 
 
 def ceilings_tables(results: Results) -> list[Table]:
-    """Return a table for the CPU of each machine and one for each of its GPUs, or a single one with
-    advice.
-    """
-    found = gpu_ceilings(results)
+    """Return a table for each CPU and each GPU, or a single one with advice."""
+    ceilings_by_gpu = gpu_ceilings(results)
     tables = []
-    for machine in _machines(results, found):
+    for machine in _machines(results, ceilings_by_gpu):
         host = results.hosts.get(machine) or Host(machine, machine[:12])
         if machine in results.ceilings:
-            tables.append(_of_cpu(host, results.ceilings[machine]))
-        tables += [
-            _of_gpu(host, gpu, ceilings) for gpu, ceilings in found.items() if gpu[0] == machine
-        ]
+            tables.append(_cpu_table(host, results.ceilings[machine]))
+        for gpu, ceilings in ceilings_by_gpu.items():
+            if gpu[0] == machine:
+                tables.append(_gpu_table(host, gpu, ceilings))
     return tables or [Table("Ceilings", (), (), (_NONE,), words=True)]
 
 
-def _of_cpu(host: Host, measured: Ceilings) -> Table:
+def _cpu_table(host: Host, ceilings: Ceilings) -> Table:
     rows = tuple(
-        entries(str(each.threads), *(number(getattr(each, name) * 1e-9) for name in _OF_CPU[1:3]))
-        for each in measured.measured
+        entries(
+            str(ceiling.threads),
+            number(ceiling.gemm_flops_per_second * 1e-9),
+            number(ceiling.bandwidth_bytes_per_second * 1e-9),
+        )
+        for ceiling in ceilings.measured
     )
-    doubts = [f"{each.threads} threads: {each.doubt}" for each in measured.measured if each.doubt]
+    doubts = [
+        f"{ceiling.threads} threads: {ceiling.doubt}"
+        for ceiling in ceilings.measured
+        if ceiling.doubt
+    ]
     notes = (
         "Single-precision matrix products by NumPy's BLAS; bytes read and written by a += b.",
         *doubts,
@@ -199,7 +223,7 @@ _ROWS = (
 )
 
 
-def _of_gpu(host: Host, gpu: Gpu, found: GpuCeilings) -> Table:
+def _gpu_table(host: Host, gpu: Gpu, ceilings: GpuCeilings) -> Table:
     rows = [
         entries(
             words.format(TRANSFER_WORDS.get(name, name)),
@@ -209,58 +233,64 @@ def _of_gpu(host: Host, gpu: Gpu, found: GpuCeilings) -> Table:
             best.row or "an earlier launch",
         )
         for kind, words, scale, unit in _ROWS
-        for name, best in found[kind].items()
+        for name, best in ceilings[kind].items()
     ]
     notes = ["Each is the best of all launches that measured it."]
-    if gpus.COPY in found[TRANSFERS]:
+    if gpus.COPY in ceilings[TRANSFERS]:
         notes.append(
             "A copy on the device counts bytes read and written, as STREAM's does (McCalpin 1995)."
         )
-    if found[STARTS] or found[FINISHES]:
+    if ceilings[STARTS] or ceilings[FINISHES]:
         notes.append(
             "Start: the host's time to launch the smallest operator while others are queued. To "
             "its end: from its launch on an idle device until the host knows that it is done."
         )
-    ridges = [
-        f"{number(at)} at {name}"
-        for name in found[PRODUCTS]
-        if (at := ridge(found, name)) is not None
-    ]
+    ridges = []
+    for precision in ceilings[PRODUCTS]:
+        flops_per_byte = ridge(ceilings, precision)
+        if flops_per_byte is not None:
+            ridges.append(f"{number(flops_per_byte)} at {precision}")
     if ridges:
         notes.append(
             f"With fewer FLOPs per byte of device memory than {', '.join(ridges)}, memory "
             "bandwidth is the limit rather than matrix products (roofline, Williams et al. 2009)."
         )
+    _, device, board = gpu
+    title = f"Ceilings of {device}, {board}: {host.name}"
     head = ("ceiling", "at best", "unit", "launches", "shown by")
-    return Table(
-        f"Ceilings of {gpu[1]}, {gpu[2]}: {host.name}", head, tuple(rows), tuple(notes), words=True
-    )
+    return Table(title, head, tuple(rows), tuple(notes), words=True)
 
 
 def ceilings_data(results: Results) -> dict[str, Any]:
-    """Return a JSON object with all of it: rates in FLOP/s and bytes per second, times in
-    seconds.
-    """
-    found = gpu_ceilings(results)
+    """Return all ceilings as a JSON object: FLOP/s, bytes per second, and times in seconds."""
+    ceilings_by_gpu = gpu_ceilings(results)
     machines = []
-    for machine in _machines(results, found):
-        measured = results.ceilings[machine].measured if machine in results.ceilings else ()
-        gpus_here = [
+    for machine in _machines(results, ceilings_by_gpu):
+        cpu: list[dict[str, Any]] = []
+        if machine in results.ceilings:
+            for ceiling in results.ceilings[machine].measured:
+                cpu.append({name: getattr(ceiling, name) for name in _CPU_FIELDS})
+        machines.append(
             {
-                "device": gpu[1],
-                "board": gpu[2],
-                **plain(ceilings),
-                "ridge_flops_per_byte": {
-                    precision: ridge(ceilings, precision) for precision in ceilings[PRODUCTS]
-                },
+                "machine": machine,
+                "machine_name": (
+                    results.hosts[machine].name if machine in results.hosts else machine[:12]
+                ),
+                "cpu": cpu,
+                "gpus": [
+                    _gpu_object(gpu, ceilings)
+                    for gpu, ceilings in ceilings_by_gpu.items()
+                    if gpu[0] == machine
+                ],
             }
-            for gpu, ceilings in found.items()
-            if gpu[0] == machine
-        ]
-        name = results.hosts[machine].name if machine in results.hosts else machine[:12]
-        cpu = [{name: getattr(each, name) for name in _OF_CPU} for each in measured]
-        machines.append({"machine": machine, "machine_name": name, "cpu": cpu, "gpus": gpus_here})
+        )
     return {"schema": SCHEMA, "machines": machines}
+
+
+def _gpu_object(gpu: Gpu, ceilings: GpuCeilings) -> dict[str, Any]:
+    _, device, board = gpu
+    ridges = {precision: ridge(ceilings, precision) for precision in ceilings[PRODUCTS]}
+    return {"device": device, "board": board, **plain(ceilings), "ridge_flops_per_byte": ridges}
 
 
 REPORT = Report(
@@ -275,7 +305,7 @@ REPORT = Report(
     data=ceilings_data,
     rows=lambda results: rows_of_tables(ceilings_tables(results)),
     suggestion="the best that the GPU can do",
-    applies=lambda cells: any(each.on_gpu for each in cells),
+    applies=lambda cells: any(cell.on_gpu for cell in cells),
     options=frozenset({ALL_RUNS}),
     heading="The best that the devices can do",
     place=80,

@@ -1,10 +1,9 @@
-"""A table declared once by its columns: from them follow its text in every format, its JSON and its
-CSV.
+"""A table declared once by its columns, which give its text in every format, its JSON and its CSV.
 
 BY_FRAMEWORK = (
-    Column("framework", "", lambda each: each.cell.framework),
-    Column("ratio", "times as slow", lambda each: each.ratio, fields=VALUE),
-    Column("run", None, lambda each: each.run),
+    Column("framework", "", lambda row: row.cell.framework),
+    Column("ratio", "times as slow", lambda row: row.ratio, fields=VALUE),
+    Column("run", None, lambda row: row.run),
 )
 table(BY_FRAMEWORK, rows, "Frameworks", key="rows")
 """
@@ -37,9 +36,14 @@ __all__ = [
     "within",
 ]
 
-GROUP, ROW, PLACE = (
-    tuple(axis.name for axis in axes.of_role(role)) for role in (axes.GROUP, axes.ROW, axes.COLUMN)
-)
+
+def _axis_names(role: str) -> tuple[str, ...]:
+    return tuple(axis.name for axis in axes.of_role(role))
+
+
+GROUP = _axis_names(axes.GROUP)
+ROW = _axis_names(axes.ROW)
+PLACE = _axis_names(axes.COLUMN)
 """The axes that say which work a cell does, how, and on what."""
 Row = TypeVar("Row")
 Outer = TypeVar("Outer")
@@ -56,16 +60,17 @@ class Column(Generic[Row]):
     value: Callable[[Row], Any]
     """For JSON and CSV; dataclasses and named tuples become objects."""
     text: Callable[[Row], Entry | str] | None = None
-    """Its field in a table, where the value's type does not say how it is written (`shown`)."""
+    """Its field in a table, where the value's type does not say how to write it (`shown`)."""
     fields: tuple[str, ...] | None = ()
-    """Parts of an object that are CSV columns ("seconds.median"); None: CSV leaves the column
-    out."""
+    """Parts of an object that are CSV columns ("seconds.median"). None: CSV has no such column."""
     csv: Callable[[Row], Any] | None = None
     """Another value for CSV, where JSON has a list."""
 
     def entry(self, row: Row) -> Entry:
         """Return the field of a row."""
-        return shown(self.value(row) if self.text is None else self.text(row))
+        if self.text is None:
+            return shown(self.value(row))
+        return shown(self.text(row))
 
 
 def shown(value: Any) -> Entry:
@@ -84,16 +89,19 @@ def shown(value: Any) -> Entry:
 
 
 def attributes(
-    of: Callable[[Row], Any], *names: str, **fields: tuple[str, ...] | None
+    part_of: Callable[[Row], Any], *names: str, **fields: tuple[str, ...] | None
 ) -> tuple[Column[Row], ...]:
-    """Return columns of these attributes, or items, for JSON and CSV; ``fields`` are the parts of
-    those with any.
+    """Return columns for JSON and CSV: these attributes, or items, of a part of a row.
+
+    ``fields`` are the parts of those attributes that have any.
     """
 
     def column(name: str) -> Column[Row]:
         def value(row: Row) -> Any:
-            found = of(row)
-            return found.get(name) if isinstance(found, Mapping) else getattr(found, name, None)
+            part = part_of(row)
+            if isinstance(part, Mapping):
+                return part.get(name)
+            return getattr(part, name, None)
 
         return Column(name, None, value, fields=fields.get(name, ()))
 
@@ -112,12 +120,12 @@ def axis_columns(
 
 
 def host_columns(
-    of: Callable[[Any], Host], key: str = "machine"
+    host_of: Callable[[Any], Host], key: str = "machine"
 ) -> tuple[Column[Any], Column[Any]]:
     """Return the fingerprint and the name of a machine, for JSON and CSV."""
     return (
-        Column(key, None, lambda row: of(row).fingerprint),
-        Column(f"{key}_name", None, lambda row: of(row).name),
+        Column(key, None, lambda row: host_of(row).fingerprint),
+        Column(f"{key}_name", None, lambda row: host_of(row).name),
     )
 
 
@@ -130,19 +138,22 @@ def table(
     notes: Iterable[str] = (),
     **layout: Any,
 ) -> Table:
-    """Return a table of these rows, with a heading where ``group`` changes; ``key`` is its list in
-    a report's JSON.
+    """Return a table of these rows, with a heading where ``group`` changes.
+
+    ``key`` names its list in a report's JSON.
     """
-    found = list(rows)
-    visible = [each for each in columns if each.heading is not None]
+    rows = tuple(rows)
+    visible = [column for column in columns if column.heading is not None]
     lines: list[tuple[Entry, ...]] = []
-    before = None
-    for row in found:
-        if group is not None and (heading := group(row)) != before:
-            lines.append((Entry(heading),))
-            before = heading
-        lines.append(tuple(each.entry(row) for each in visible))
-    head = tuple(each.heading or "" for each in visible)
+    last_heading = None
+    for row in rows:
+        if group is not None:
+            heading = group(row)
+            if heading != last_heading:
+                lines.append((Entry(heading),))
+                last_heading = heading
+        lines.append(tuple(column.entry(row) for column in visible))
+    head = tuple(column.heading or "" for column in visible)
     return Table(
         title,
         head,
@@ -150,7 +161,7 @@ def table(
         tuple(notes),
         key=key,
         columns=tuple(columns),
-        objects=tuple(found),
+        objects=rows,
         **layout,
     )
 
@@ -160,40 +171,51 @@ def within(
 ) -> tuple[Column[Outer], ...]:
     """Return columns of a part of a larger row."""
 
-    def of_part(column: Column[Row]) -> Column[Outer]:
-        text, csv = column.text, column.csv
-        return Column(
+    def on_part(read: Callable[[Row], Any]) -> Callable[[Outer], Any]:
+        return lambda outer: read(part(outer))
+
+    return tuple(
+        Column(
             column.key,
             column.heading,
-            lambda outer: column.value(part(outer)),
-            None if text is None else lambda outer: text(part(outer)),
+            on_part(column.value),
+            None if column.text is None else on_part(column.text),
             column.fields,
-            None if csv is None else lambda outer: csv(part(outer)),
+            None if column.csv is None else on_part(column.csv),
         )
-
-    return tuple(map(of_part, columns))
+        for column in columns
+    )
 
 
 def objects(columns: Iterable[Column[Row]], rows: Iterable[Row]) -> list[dict[str, Any]]:
     """Return each row as a JSON object."""
-    keyed = [each for each in columns if each.key]
-    return [{each.key: plain(each.value(row)) for each in keyed} for row in rows]
+    keyed = [column for column in columns if column.key]
+    rows_as_objects = []
+    for row in rows:
+        rows_as_objects.append({column.key: plain(column.value(row)) for column in keyed})
+    return rows_as_objects
 
 
 def csv_rows(columns: Iterable[Column[Row]], rows: Iterable[Row]) -> Rows:
     """Return the rows as lines of one table for CSV."""
-    keyed = [each for each in columns if each.key and each.fields is not None]
-    names = [
-        name
-        for each in keyed
-        for name in ([f"{each.key}.{part}" for part in each.fields or ()] or [each.key])
-    ]
-    return Rows(
-        names, [{each.key: plain((each.csv or each.value)(row)) for each in keyed} for row in rows]
-    )
+    keyed = [column for column in columns if column.key and column.fields is not None]
+    names: list[str] = []
+    for column in keyed:
+        if column.fields:
+            names.extend(f"{column.key}.{part}" for part in column.fields)
+        else:
+            names.append(column.key)
+    lines = []
+    for row in rows:
+        line = {}
+        for column in keyed:
+            value = column.csv or column.value
+            line[column.key] = plain(value(row))
+        lines.append(line)
+    return Rows(names, lines)
 
 
 def begins(rows: Iterable[Row], key: Callable[[Row], Any]) -> Callable[[Row], bool]:
     """Return a test of a row: whether the row before it has another key."""
-    first = {id(next(of)) for _, of in groupby(rows, key)}
-    return lambda row: id(row) in first
+    first_rows = {id(next(group)) for _, group in groupby(rows, key)}
+    return lambda row: id(row) in first_rows

@@ -1,5 +1,4 @@
-"""`dlbench report costs`: the start, memory and energy of each row, and which mode takes least for
-how many steps.
+"""`dlbench report costs`: start, memory and energy of each row, and the fastest mode for n steps.
 
 The start is the time to the end of the first step, so n steps take the start plus n - 1 times the
 step. One of two rows takes clearly less for n steps if the interval of the difference excludes 0;
@@ -26,7 +25,7 @@ from dlbench.reports.results.quantities import QUANTITIES, legend, reasons
 from dlbench.reports.results.statistics import Summary, clearly_slower, combination
 
 STEPS = (10, 1_000, 100_000)
-NOTHING = "No cell here has a time and the seconds of its start."
+NOTHING = "None of these cells has a time and the seconds of its start."
 _PARTS = ("import", "prepare", "first_step")
 _LEAST = ("start", "memory", "gpu_memory", "cpu_joules")
 _LEGEND = (
@@ -41,7 +40,7 @@ _OR = "x or y: the intervals do not say which takes less; the first has the lowe
 
 
 class Cost(NamedTuple):
-    """A row at a place, beside the others there."""
+    """A row at a place, compared with the others there."""
 
     cell: CellResult
     least: frozenset[object]
@@ -60,23 +59,19 @@ class Choice(NamedTuple):
 
 
 Costs = Compared[list[Cost]]
-"""A list for each place of each network on each machine."""
+"""One list for each place of each network on each machine."""
 
 
 def costs(matrix: Matrix) -> Costs:
-    """Return for each place the costs of the rows that may be fastest there, ordered by the end of
-    the first step.
-    """
-    found = []
+    """Return the costs of the rows that may be fastest at each place, by their start."""
+    places = []
     started = [cell for cell in matrix.cells.values() if "start" in cell.measured]
-    for here in grouped(started, lambda cell: (cell.column, cell.group)).values():
-        cells = sorted(
-            (cell for cell, _ in in_the_running(here)),
-            key=lambda cell: cell.measured["start"].median,
-        )
-        if cells:
-            found.append([_cost(cell, cells) for cell in cells])
-    return Compared(matrix, tuple(found))
+    for cells_at_place in grouped(started, lambda cell: (cell.column, cell.group)).values():
+        rivals = [cell for cell, _ in in_the_running(cells_at_place)]
+        rivals.sort(key=lambda cell: cell.measured["start"].median)
+        if rivals:
+            places.append([_cost(cell, rivals) for cell in rivals])
+    return Compared(matrix, tuple(places))
 
 
 def _terms(
@@ -88,77 +83,78 @@ def _terms(
 
 
 def seconds_after(cell: CellResult, steps: int) -> tuple[float, float, float]:
-    """Return the seconds of this many steps, the start included, with the ends of their
-    interval.
-    """
+    """Return the seconds of this many steps and of the start, with the ends of their interval."""
     return combination(*_terms(cell, steps))
 
 
 def least_for(cells: Iterable[CellResult], steps: int) -> tuple[CellResult, ...]:
-    """Return the row that takes least for this many steps, and those that do not clearly take
-    longer.
-    """
+    """Return the row that takes least for this many steps, and those not clearly longer."""
     first, *others = sorted(cells, key=lambda cell: seconds_after(cell, steps)[0])
+    least = [first]
+    for cell in others:
+        difference = combination(*_terms(cell, steps), *_terms(first, steps, -1))
+        lower_end = difference[1]
+        if lower_end <= 0:
+            least.append(cell)
+    return tuple(least)
 
-    def more(cell: CellResult) -> float:
-        """Return the least that a row may take more than the first."""
-        return combination(*_terms(cell, steps), *_terms(first, steps, -1))[1]
 
-    return (first, *(each for each in others if more(each) <= 0))
-
-
-def _cost(cell: CellResult, cells: Sequence[CellResult]) -> Cost:
-    least: set[object] = {
-        steps for steps in STEPS if any(each is cell for each in least_for(cells, steps))
-    }
+def _cost(cell: CellResult, rivals: Sequence[CellResult]) -> Cost:
+    if len(rivals) == 1:
+        return Cost(cell, frozenset())
+    least: set[object] = set()
+    for steps in STEPS:
+        if any(rival is cell for rival in least_for(rivals, steps)):
+            least.add(steps)
     for name in _LEAST:
-        known = [each.measured[name] for each in cells if name in each.measured]
-        if name in cell.measured and not clearly_slower(
-            cell.measured[name], min(known, key=lambda of: of.median)
-        ):
+        if name not in cell.measured:
+            continue
+        summaries = [rival.measured[name] for rival in rivals if name in rival.measured]
+        lowest = min(summaries, key=lambda summary: summary.median)
+        if not clearly_slower(cell.measured[name], lowest):
             least.add(name)
-    return Cost(cell, frozenset(least if len(cells) > 1 else ()))
+    return Cost(cell, frozenset(least))
 
 
-def choices(found: Costs) -> Iterator[Choice]:
-    """Yield which mode of a framework takes least at a place, and where there are several
-    frameworks, which row.
-    """
-    for here in found.rows:
-        cells = [each.cell for each in here]
-        of_frameworks = grouped(cells, lambda cell: cell.row.framework)
-        rivals = {name: of for name, of in of_frameworks.items() if len(of) > 1}
-        rivals |= {"": cells} if len(of_frameworks) > 1 else {}
-        for name, of in rivals.items():
+def choices(costs: Costs) -> Iterator[Choice]:
+    """Yield the mode of each framework that takes least at a place, and the row of all of them."""
+    for place in costs.rows:
+        cells = [cost.cell for cost in place]
+        cells_by_framework = grouped(cells, lambda cell: cell.row.framework)
+        rivals = {name: modes for name, modes in cells_by_framework.items() if len(modes) > 1}
+        if len(cells_by_framework) > 1:
+            rivals[""] = cells
+        for name, rows in rivals.items():
             at = axes.project(cells[0].cell, (*GROUP, *PLACE))._replace(framework=name)
-            yield Choice(cells[0].machine, at, {steps: least_for(of, steps) for steps in STEPS})
+            yield Choice(cells[0].machine, at, {steps: least_for(rows, steps) for steps in STEPS})
 
 
 # Its tables.
 
 
-def _measured(found: Costs, name: str) -> Column[Cost]:
+def _quantity_column(costs: Costs, name: str) -> Column[Cost]:
     """Return the column of a quantity; tables have it where any row does."""
+    quantity = QUANTITIES[name]
 
     def text(cost: Cost) -> Entry:
-        if (found := QUANTITIES[name].value(cost.cell)) is None:
+        numbers = quantity.value(cost.cell)
+        if numbers is None:
             return Entry(MISSING)
-        return Entry(
-            number(found[0]), "" if name in _PARTS else deviation(*found), best=name in cost.least
-        )
+        spread = "" if name in _PARTS else deviation(*numbers)
+        return Entry(number(numbers[0]), spread, best=name in cost.least)
 
     def value(cost: Cost) -> dict[str, float | None] | None:
-        found = QUANTITIES[name].value(cost.cell)
-        return None if found is None else dict(zip(MEDIAN, found, strict=True))
+        numbers = quantity.value(cost.cell)
+        return None if numbers is None else dict(zip(MEDIAN, numbers, strict=True))
 
-    known = any(name in cost.cell.measured for here in found.rows for cost in here)
-    return Column(name, QUANTITIES[name].unit if known else None, value, text, MEDIAN)
+    is_measured = any(name in cell.measured for cell in _cells(costs))
+    return Column(name, quantity.unit if is_measured else None, value, text, MEDIAN)
 
 
-def _after(steps: int) -> Column[Cost]:
+def _steps_column(steps: int) -> Column[Cost]:
     def text(cost: Cost) -> Entry:
-        found = seconds_after(cost.cell, steps)
-        return Entry(number(found[0]), deviation(*found), best=steps in cost.least)
+        seconds = seconds_after(cost.cell, steps)
+        return Entry(number(seconds[0]), deviation(*seconds), best=steps in cost.least)
 
     def value(cost: Cost) -> dict[str, float]:
         return dict(zip(VALUE, seconds_after(cost.cell, steps), strict=True))
@@ -166,27 +162,28 @@ def _after(steps: int) -> Column[Cost]:
     return Column(f"seconds_of_{steps}_steps", f"{steps:,} steps", value, text, VALUE)
 
 
-def _even(cost: Cost) -> Entry:
+def _break_even_text(cost: Cost) -> Entry:
     """Return the break-even: "412 350-510", or "never"."""
-    found = cost.cell.break_even
-    if found is None:
+    even = cost.cell.break_even
+    if even is None:
         return Entry(MISSING)
-    if found.steps is None or found.low is None or found.high is None:
+    if even.steps is None or even.low is None or even.high is None:
         return Entry(NEVER)
-    return Entry(number(found.steps), f" {number(found.low)}-{number(found.high)}")
+    return Entry(number(even.steps), f" {number(even.low)}-{number(even.high)}")
 
 
-def _cells(found: Costs) -> list[CellResult]:
-    return [cost.cell for here in found.rows for cost in here]
+def _cells(costs: Costs) -> list[CellResult]:
+    return [cost.cell for place in costs.rows for cost in place]
 
 
-def _columns(found: Costs) -> tuple[Column[Cost], ...]:
-    seconds, common = QUANTITIES["seconds"], layout.common_flags(_cells(found))
+def _cost_columns(costs: Costs) -> tuple[Column[Cost], ...]:
+    seconds = QUANTITIES["seconds"]
+    common = layout.common_flags(_cells(costs))
     return (
-        *host_columns(lambda cost: found.matrix.hosts[cost.cell.machine]),
+        *host_columns(lambda cost: costs.matrix.hosts[cost.cell.machine]),
         *axis_columns(lambda cost: cost.cell.cell),
         Column("", "", lambda cost: row_name(cost.cell.row)),
-        *(_measured(found, name) for name in (*_PARTS, "start")),
+        *(_quantity_column(costs, name) for name in (*_PARTS, "start")),
         Column("cold_start", None, lambda cost: cost.cell.cold_start),
         Column(
             "seconds_per_minibatch",
@@ -195,24 +192,22 @@ def _columns(found: Costs) -> tuple[Column[Cost], ...]:
             lambda cost: layout.entry(cost.cell, seconds, common),
             MEDIAN,
         ),
-        *(_measured(found, name) for name in _LEAST[1:]),
+        *(_quantity_column(costs, name) for name in _LEAST[1:]),
         Column(
             "break_even",
             QUANTITIES["break_even"].unit,
             lambda cost: cost.cell.break_even,
-            _even,
+            _break_even_text,
             ("steps", "low", "high"),
         ),
-        *map(_after, STEPS),
+        *map(_steps_column, STEPS),
     )
 
 
-def _choice(steps: int) -> Column[Choice]:
+def _least_column(steps: int) -> Column[Choice]:
     def names(choice: Choice) -> list[str]:
-        return [
-            row_name(each.row).removeprefix(f"{choice.at.framework} ")
-            for each in choice.rows[steps]
-        ]
+        prefix = f"{choice.at.framework} "
+        return [row_name(cell.row).removeprefix(prefix) for cell in choice.rows[steps]]
 
     return Column(
         f"least_of_{steps}_steps",
@@ -223,86 +218,93 @@ def _choice(steps: int) -> Column[Choice]:
     )
 
 
-def _choices(found: Costs) -> tuple[Column[Choice], ...]:
+def _choice_columns(costs: Costs) -> tuple[Column[Choice], ...]:
     return (
-        *host_columns(lambda choice: found.matrix.hosts[choice.machine]),
+        *host_columns(lambda choice: costs.matrix.hosts[choice.machine]),
         *axis_columns(lambda choice: choice.at, (*GROUP, *PLACE)),
         Column(
             "framework",
             "",
-            lambda each: each.at.framework or None,
-            lambda each: f"{_place(each.at)}: {each.at.framework or 'all'}",
+            lambda choice: choice.at.framework or None,
+            lambda choice: f"{_place_text(choice.at)}: {choice.at.framework or 'all'}",
         ),
-        *map(_choice, STEPS),
+        *map(_least_column, STEPS),
     )
 
 
-def _place(cell: Cell) -> str:
+def _place_text(cell: Cell) -> str:
     return ", ".join(filter(None, (group_name(cell), place_name(cell))))
 
 
-def _page(found: Costs) -> Page:
-    """Return for each machine a table of its rows, and one of which takes least for how many
-    steps.
-    """
-    columns, of_choices = _columns(found), _choices(found)
-    if not found.rows:
+def _page(costs: Costs) -> Page:
+    """Return a table of each machine's rows, and one of the fastest row for n steps."""
+    cost_columns = _cost_columns(costs)
+    choice_columns = _choice_columns(costs)
+    if not costs.rows:
         # JSON and CSV have their keys all the same.
-        empty = (table(columns, (), key="cells"), table(of_choices, (), key="choices"))
-        return Page((NOTHING, *left_out(_left_out(found)), *found.matrix.notes), empty)
-    tables, chosen = [], list(choices(found))
-    for machine in found.matrix.machines:
-        here = [cost for of in found.rows for cost in of if cost.cell.machine == machine]
-        if here:
-            title = f"What a step costs, on {found.name(machine)}"
+        empty = (table(cost_columns, (), key="cells"), table(choice_columns, (), key="choices"))
+        return Page((NOTHING, *left_out(_left_out(costs)), *costs.matrix.notes), empty)
+    all_costs = [cost for place in costs.rows for cost in place]
+    all_choices = list(choices(costs))
+    tables = []
+    for machine in costs.matrix.machines:
+        machine_costs = [cost for cost in all_costs if cost.cell.machine == machine]
+        if machine_costs:
+            title = f"What a step costs, on {costs.name(machine)}"
             tables.append(
-                table(columns, here, title, "cells", lambda cost: _place(cost.cell.cell), _LEGEND)
+                table(
+                    cost_columns,
+                    machine_costs,
+                    title,
+                    "cells",
+                    lambda cost: _place_text(cost.cell.cell),
+                    _LEGEND,
+                )
             )
-        if mine := [each for each in chosen if each.machine == machine]:
+        machine_choices = [choice for choice in all_choices if choice.machine == machine]
+        if machine_choices:
             title = "Which row takes least time for how many steps"
-            tables.append(table(of_choices, mine, title, "choices", notes=(_OR,), words=True))
-    return Page((), tuple(tables), tuple(_notes(found)))
+            tables.append(
+                table(choice_columns, machine_choices, title, "choices", notes=(_OR,), words=True)
+            )
+    return Page((), tuple(tables), tuple(_notes(costs)))
 
 
-def _notes(found: Costs) -> Iterator[str]:
-    cells = _cells(found)
+def _notes(costs: Costs) -> Iterator[str]:
+    cells = _cells(costs)
     yield from layout.flag_lines(cells, layout.common_flags(cells))
     for name in (*_LEAST, "break_even"):
         if any(QUANTITIES[name].value(cell) is not None for cell in cells):
             yield f"{QUANTITIES[name].unit}: {legend(name)}"
-    if warm := sum(not cell.cold_start for cell in cells):
+    warm = sum(not cell.cold_start for cell in cells)
+    if warm:
         yield (
             f"{counted(warm, 'cell')} may have reused code that earlier launches had compiled; "
             "`dlbench run costs` gives each launch an empty cache."
         )
-    for why, of in reasons(cells, "cpu_joules").items():
-        yield (
-            f"{QUANTITIES['cpu_joules'].title}: not measured for {counted(len(of), 'cell')}: {why}."
-        )
-    yield from left_out(_left_out(found))
-    yield from found.matrix.notes
+    for reason, cells_without in reasons(cells, "cpu_joules").items():
+        count = counted(len(cells_without), "cell")
+        yield f"{QUANTITIES['cpu_joules'].title}: not measured for {count}: {reason}."
+    yield from left_out(_left_out(costs))
+    yield from costs.matrix.notes
 
 
-def _left_out(found: Costs) -> list[CellResult]:
+def _left_out(costs: Costs) -> list[CellResult]:
     """Return the cells of the matrix that are in no table."""
-    shown = {(cell.machine, cell.cell) for cell in _cells(found)}
-    return [cell for cell in found.matrix.cells.values() if (cell.machine, cell.cell) not in shown]
+    shown = {(cell.machine, cell.cell) for cell in _cells(costs)}
+    return [cell for cell in costs.matrix.cells.values() if (cell.machine, cell.cell) not in shown]
 
 
-def headline(found: Costs) -> list[str]:
-    """Return for each machine how many modes make up for a later first step, and within how many
-    steps.
-    """
+def headline(costs: Costs) -> list[str]:
+    """Return for each machine how many modes make up for a later first step, and how soon."""
     lines = []
-    for machine, places in grouped(found.rows, lambda here: here[0].cell.machine).items():
-        evens = [
-            each for here in places for cost in here if (each := cost.cell.break_even) is not None
-        ]
-        soon = sum(each.high is not None and each.high <= STEPS[1] for each in evens)
-        never = sum(each.steps is None for each in evens)
+    for machine, cells in grouped(_cells(costs), lambda cell: cell.machine).items():
+        evens = [cell.break_even for cell in cells if cell.break_even is not None]
+        soon = sum(even.high is not None and even.high <= STEPS[1] for even in evens)
+        never = sum(even.steps is None for even in evens)
         if evens:
             lines.append(
-                f"{found.name(machine)}: of {counted(len(evens), 'cell')} that end their first "
+                f"{costs.name(machine)}: of {counted(len(evens), 'cell')} that end their first "
                 f"step later than another mode of their framework, {soon} clearly make up for it "
                 f"within {STEPS[1]:,} steps, {never} never."
             )
@@ -323,7 +325,7 @@ starts first.""",
         "dlbench report costs --run latest --json",
     ),
     analyse=lambda source: costs(source.matrix()),
-    page=lambda found, options: _page(found),
+    page=lambda costs, options: _page(costs),
     suggestion="which mode takes least time for how many steps, and which the least memory",
     applies=lambda cells: differ(cells, "mode"),
     options=frozenset({ALL_RUNS}),

@@ -1,9 +1,8 @@
-"""`dlbench explain`: where the time of a step goes, by a launch's profile, and its rates from the
-network's FLOPs.
+"""`dlbench explain`: where the time of a step goes, by a launch's profile, and its rates by FLOPs.
 
-On the CPU the operators are those that ran there; on a GPU they are the device's kernels and
+On the CPU the operators are those that ran there. On a GPU they are the device's kernels and
 copies, without the CPU's work to launch them. The rest of a step is `IDLE`: on the CPU the
-framework's own work between its operators, and waiting; on a GPU the time when the device has no
+framework's own work between its operators, and waiting, on a GPU the time when the device has no
 work.
 """
 
@@ -14,13 +13,14 @@ from typing import Any, NamedTuple
 
 from dlbench.adapters.families import Family
 from dlbench.adapters.libraries.profiles import CONVOLUTION, MATRIX, PYTHON_PROFILER, RECURRENT
-from dlbench.adapters.protocol import Cell, Outcome
+from dlbench.adapters.protocol import Cell, Operator, Outcome
 from dlbench.reports.columns import Column, csv_rows, table
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Page
 from dlbench.reports.report import Report
 from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.flags import starting_words
+from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.naming import name_of
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.safe_text import one_line
@@ -44,46 +44,42 @@ class Share(NamedTuple):
     kind: str
     seconds: float
     share: float
-    """Of ``whole_seconds``: a profiled step, or all its operators where they ran side by side for
-    longer."""
+    """Of ``whole_seconds``: a profiled step, or the sum of its operators where that is longer."""
     calls: float | None
-    """None of `IDLE`."""
+    """None for `IDLE`."""
 
 
 def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> dict[str, Any]:
-    """Return the content of the launch's profile as ``reports/SCHEMA.md`` describes it, a cell and
-    `Share`s in it.
+    """Return the content of the launch's profile as ``reports/SCHEMA.md`` describes it.
 
-    Raises ReportError where there is no profile, or nothing in it.
+    It holds a cell and `Share`s. Raises ReportError where there is no profile, or nothing in it.
     """
     profile = outcome.profile
     if profile is None:
         raise ReportError("This launch has no profile.")
     shown = [
-        each for each in profile.operators if each.on_device is not cell.on_cpu and each.calls > 0
+        operator
+        for operator in profile.operators
+        if operator.on_device is not cell.on_cpu and operator.calls > 0
     ]
-    busy = sum(each.seconds for each in shown)
+    busy = sum(operator.seconds for operator in shown)
+    calls = sum(operator.calls for operator in shown)
     whole = max(profile.step_seconds, busy)
     if not shown or whole <= 0:
         where = "the CPU" if cell.on_cpu else cell.device
         raise ReportError(f"{profile.profiler} reported no operator on {where}.")
-    operators = [
-        Share(each.name, each.kind, each.seconds, each.seconds / whole, each.calls)
-        for each in sorted(shown, key=lambda each: (-each.seconds, each.name))
-    ]
-    steps, software = outcome.step_seconds(), outcome.software
+    shown.sort(key=lambda operator: (-operator.seconds, operator.name))
+    operators = [_share(operator, whole) for operator in shown]
+    steps = outcome.step_seconds()
     seconds = median(steps) if steps else None
-    flops = (
-        None
-        if family is None or cell.batch_size is None
-        else family.flops(cell.batch_size, cell.infers)
-    )
-    products = sum(each.seconds for each in operators if each.kind in PRODUCTS)
+    flops = None
+    if family is not None and cell.batch_size is not None:
+        flops = family.flops(cell.batch_size, cell.infers)
+    products = sum(operator.seconds for operator in operators if operator.kind in PRODUCTS)
+    software = [outcome.software.get(key) for key in ("framework", "version")]
     return {
         "cell": cell,
-        "software": " ".join(
-            str(software[key]) for key in ("framework", "version") if software.get(key)
-        ),
+        "software": " ".join(str(part) for part in software if part),
         "profiler": profile.profiler,
         "steps": profile.steps,
         "on_device": not cell.on_cpu,
@@ -98,36 +94,34 @@ def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> dict[
         "starting": "" if cell.on_cpu else starting_words(outcome),
         "slowdown": None if seconds is None else profile.step_seconds / seconds,
         "busy_seconds": busy,
-        "calls": sum(each.calls for each in shown),
+        "calls": calls,
         "product_rate": flops / products if flops and products > 0 else None,
         "step_rate": flops / seconds if flops and seconds else None,
     }
 
 
+def _share(operator: Operator, whole: float) -> Share:
+    share = operator.seconds / whole
+    return Share(operator.name, operator.kind, operator.seconds, share, operator.calls)
+
+
 def _kinds(operators: Iterable[Share], whole: float, busy: float) -> list[Share]:
-    found: dict[str, tuple[float, float]] = {}
-    for each in operators:
-        seconds, calls = found.get(each.kind, (0.0, 0.0))
-        found[each.kind] = seconds + each.seconds, calls + (each.calls or 0.0)
-    kinds = [
-        Share(kind, kind, seconds, seconds / whole, calls)
-        for kind, (seconds, calls) in found.items()
-    ]
+    """Return the share of each kind, the longest first, and of `IDLE`."""
+    kinds = []
+    for kind, operators_of_kind in grouped(operators, lambda operator: operator.kind).items():
+        seconds = sum((operator.seconds for operator in operators_of_kind), start=0.0)
+        calls = sum((operator.calls or 0.0 for operator in operators_of_kind), start=0.0)
+        kinds.append(Share(kind, kind, seconds, seconds / whole, calls))
+    kinds.sort(key=lambda kind: -kind.seconds)
     idle = max(0.0, whole - busy)
-    return [
-        *sorted(kinds, key=lambda each: -each.seconds),
-        Share(IDLE, IDLE, idle, idle / whole, None),
-    ]
+    return [*kinds, Share(IDLE, IDLE, idle, idle / whole, None)]
 
 
 def _count(value: float | None) -> str:
-    return (
-        ""
-        if value is None
-        else f"{value:.0f}"
-        if abs(value - round(value)) < 0.05
-        else f"{value:.1f}"
-    )
+    if value is None:
+        return ""
+    is_whole = abs(value - round(value)) < 0.05
+    return f"{value:.0f}" if is_whole else f"{value:.1f}"
 
 
 def _milliseconds(seconds: float) -> str:
@@ -135,115 +129,114 @@ def _milliseconds(seconds: float) -> str:
 
 
 _NUMBERS: tuple[Column[Share], ...] = (
-    Column("seconds", "ms", lambda each: each.seconds, lambda each: number(each.seconds * 1e3)),
-    Column("share", "%", lambda each: each.share, lambda each: f"{100 * each.share:.1f}"),
-    Column("calls", "calls", lambda each: each.calls, lambda each: _count(each.calls)),
+    Column("seconds", "ms", lambda share: share.seconds, lambda share: number(share.seconds * 1e3)),
+    Column("share", "%", lambda share: share.share, lambda share: f"{100 * share.share:.1f}"),
+    Column("calls", "calls", lambda share: share.calls, lambda share: _count(share.calls)),
 )
+
+
+def _operator_name(operator: Share) -> str:
+    return one_line(_NOISE.sub("", operator.name), _NAME_WIDTH)
+
+
 _OPERATORS: tuple[Column[Share], ...] = (
-    Column(
-        "name",
-        "operator",
-        lambda each: each.name,
-        lambda each: one_line(_NOISE.sub("", each.name), _NAME_WIDTH),
-    ),
-    Column("kind", "kind", lambda each: each.kind),
+    Column("name", "operator", lambda operator: operator.name, _operator_name),
+    Column("kind", "kind", lambda operator: operator.kind),
     *_NUMBERS,
 )
 
 _FUNCTIONS: tuple[Column[Share], ...] = (
-    Column("", "function", lambda each: one_line(each.name, _NAME_WIDTH)),
+    Column("", "function", lambda function: one_line(function.name, _NAME_WIDTH)),
     *_NUMBERS,
 )
 
 
-def _of_python(found: dict[str, Any]) -> bool:
-    """Return whether the profile has functions of Python, because no framework's profiler explains
-    the step.
+def _is_of_python(explained: dict[str, Any]) -> bool:
+    """Return whether the profile has Python functions.
+
+    It has them if no framework's profiler explains the step.
     """
-    return str(found["profiler"]).startswith(PYTHON_PROFILER)
+    return str(explained["profiler"]).startswith(PYTHON_PROFILER)
 
 
-def _page(found: dict[str, Any], top: int) -> Page:
+def _page(explained: dict[str, Any], top: int) -> Page:
     """Return the kinds and the ``top`` longest operators as tables, with conclusions."""
-    idle = "idle" if found["on_device"] else "outside operators"
-    kind: Column[Share] = Column("", "kind", lambda each: idle if each.name == IDLE else each.name)
-    title = "Where a step's time goes" + (", on the device" if found["on_device"] else "")
-    shown, count = found["operators"][:top], len(found["operators"])
-    of_python = _of_python(found)
-    name = "Functions" if of_python else "Operators"
-    longest = f"{name}, the {len(shown)} longest of {count}" if len(shown) > 1 else name
-    software = f" ({found['software']})" if found["software"] else ""
-    before = (f"{name_of(found['cell'])}{software}.", _cost_of_the_profiler(found))
-    if of_python:
-        # Kinds are those of operators: by its name a function is of none.
-        return Page(before, (table(_FUNCTIONS, shown, longest),), tuple(_notes(found)))
-    tables = table((kind, *_NUMBERS), found["kinds"], title), table(_OPERATORS, shown, longest)
-    return Page(before, tables, tuple(_notes(found)))
+    shown = explained["operators"][:top]
+    count = len(explained["operators"])
+    is_of_python = _is_of_python(explained)
+    longest = "Functions" if is_of_python else "Operators"
+    if len(shown) > 1:
+        longest += f", the {len(shown)} longest of {count}"
+    software = f" ({explained['software']})" if explained["software"] else ""
+    before = (f"{name_of(explained['cell'])}{software}.", _profiler_cost(explained))
+    notes = tuple(_notes(explained))
+    if is_of_python:
+        # Kinds are those of operators, and no function has the name of one.
+        return Page(before, (table(_FUNCTIONS, shown, longest),), notes)
+
+    title = "Where a step's time goes"
+    idle = "outside operators"
+    if explained["on_device"]:
+        title += ", on the device"
+        idle = "idle"
+
+    def kind_name(kind: Share) -> str:
+        return idle if kind.name == IDLE else kind.name
+
+    kind_columns = (Column("", "kind", kind_name), *_NUMBERS)
+    tables = (table(kind_columns, explained["kinds"], title), table(_OPERATORS, shown, longest))
+    return Page(before, tables, notes)
 
 
-def _cost_of_the_profiler(found: dict[str, Any]) -> str:
-    seconds, slowdown = found["seconds"], found["slowdown"]
+def _profiler_cost(explained: dict[str, Any]) -> str:
+    seconds = explained["seconds"]
+    slowdown = explained["slowdown"]
     profiled = (
-        f"{_milliseconds(found['profiled_seconds'])} under {found['profiler']} (mean of "
-        f"{found['steps']})"
+        f"{_milliseconds(explained['profiled_seconds'])} under {explained['profiler']} (mean of "
+        f"{explained['steps']})"
     )
     if seconds is None:
         return f"A step takes {profiled}."
-    against = "not slower" if slowdown < 1 else f"{100 * (slowdown - 1):.0f} % longer"
-    if slowdown >= 2:
-        against = f"{slowdown:.1f} times as long"
-    return f"A step takes {_milliseconds(seconds)} (median), and {profiled}: {against}."
+    if slowdown < 1:
+        comparison = "not slower"
+    elif slowdown < 2:
+        comparison = f"{100 * (slowdown - 1):.0f} % longer"
+    else:
+        comparison = f"{slowdown:.1f} times as long"
+    return f"A step takes {_milliseconds(seconds)} (median), and {profiled}: {comparison}."
 
 
-def _notes(found: dict[str, Any]) -> list[str]:
+def _notes(explained: dict[str, Any]) -> list[str]:
     lines = []
-    seconds, slowdown, busy = found["seconds"], found["slowdown"], found["busy_seconds"]
+    slowdown = explained["slowdown"]
     if slowdown is not None and slowdown > SLOWER:
-        hence = (
-            f"many short {'functions' if _of_python(found) else 'operators'} weigh more than they "
-            "do without it."
-        )
-        if found["on_device"]:
-            hence = (
-                "kernel times hold, but without it the device is idle less often than it seems "
-                "here."
-            )
-        lines.append(f"The profiler makes a step {slowdown:.1f} times as long: {hence}")
-    if found["product_rate"] is not None and found["step_rate"] is not None:
-        own = (
-            f" Its own large matrix product: {_rate(found['own_rate'])}."
-            if found["own_rate"]
-            else ""
-        )
-        lines.append(
-            f"The network's {number(found['flops'] * 1e-9)} GFLOP a step take "
-            f"{_milliseconds(found['product_seconds'])} in products, convolutions and recurrent "
-            f"operators: {_rate(found['product_rate'])} there, {_rate(found['step_rate'])} over "
-            f"the step.{own}"
-        )
-    if found["on_device"] and seconds:
+        lines.append(_slowdown_note(explained))
+    if explained["product_rate"] is not None and explained["step_rate"] is not None:
+        lines.append(_rate_note(explained))
+    seconds = explained["seconds"]
+    busy = explained["busy_seconds"]
+    if explained["on_device"] and seconds:
         share = min(1.0, busy / seconds)
         rest = ", and waits for the CPU for the rest" if share < 1 - _REMARKABLE_IDLE else ""
         lines.append(
             f"Without the profiler, the device works for {100 * share:.0f} % of a step{rest}."
         )
-    what = "kernels and copies" if found["on_device"] else "operators"
-    mean = busy / found["calls"]
-    each = f"{number(mean * 1e6)} us" if mean < 1e-3 else _milliseconds(mean)
-    if _of_python(found):
-        lines.append(
-            f"A step makes {_count(found['calls'])} calls of functions, which take {each} on "
-            "average."
-        )
+    calls = _count(explained["calls"])
+    mean = busy / explained["calls"]
+    mean_text = f"{number(mean * 1e6)} us" if mean < 1e-3 else _milliseconds(mean)
+    if _is_of_python(explained):
+        lines.append(f"A step makes {calls} calls of functions, which take {mean_text} on average.")
         lines.append(
             "Each is without the functions that it calls. Operators are not shown: the file "
             "imports no framework whose profiler explains the step."
         )
         return lines
-    lines.append(f"A step launches {_count(found['calls'])} {what}, which take {each} on average.")
-    if starting := found["starting"]:
+    operators = "kernels and copies" if explained["on_device"] else "operators"
+    lines.append(f"A step launches {calls} {operators}, which take {mean_text} on average.")
+    starting = explained["starting"]
+    if starting:
         lines.append(f"{starting[0].upper()}{starting[1:]}.")
-    if busy > found["profiled_seconds"]:
+    if busy > explained["profiled_seconds"]:
         lines.append(
             "Some operators overlapped: shares are of the sum of operator times, not of the step."
         )
@@ -253,16 +246,40 @@ def _notes(found: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _slowdown_note(explained: dict[str, Any]) -> str:
+    if explained["on_device"]:
+        consequence = (
+            "kernel times hold, but without it the device is idle less often than it seems."
+        )
+    else:
+        operators = "functions" if _is_of_python(explained) else "operators"
+        consequence = f"many short {operators} weigh more than they do without it."
+    return f"The profiler makes a step {explained['slowdown']:.1f} times as long: {consequence}"
+
+
+def _rate_note(explained: dict[str, Any]) -> str:
+    note = (
+        f"The network's {number(explained['flops'] * 1e-9)} GFLOP a step take "
+        f"{_milliseconds(explained['product_seconds'])} in products, convolutions and recurrent "
+        f"operators: {_rate(explained['product_rate'])} there, {_rate(explained['step_rate'])} "
+        "over the step."
+    )
+    if explained["own_rate"]:
+        note += f" Its own large matrix product: {_rate(explained['own_rate'])}."
+    return note
+
+
 def _rate(flops_per_second: float) -> str:
-    unit, name = (1e12, "TFLOP/s") if flops_per_second >= 1e12 else (1e9, "GFLOP/s")
-    return f"{number(flops_per_second / unit)} {name}"
+    if flops_per_second >= 1e12:
+        return f"{number(flops_per_second / 1e12)} TFLOP/s"
+    return f"{number(flops_per_second / 1e9)} GFLOP/s"
 
 
 REPORT: Report[dict[str, Any]] = Report(
     name="explain",
     summary="Where the time of one cell's step goes, by kinds of operators.",
     examples=("dlbench explain torch/resnet50",),
-    page=lambda found, options: _page(found, options.top),
-    data=lambda found: {"schema": SCHEMA, **plain(found)},
-    rows=lambda found: csv_rows(_OPERATORS, found["operators"]),
+    page=lambda explained, options: _page(explained, options.top),
+    data=lambda explained: {"schema": SCHEMA, **plain(explained)},
+    rows=lambda explained: csv_rows(_OPERATORS, explained["operators"]),
 )

@@ -1,5 +1,4 @@
-"""Results as pandas DataFrames: `dlbench.launches` and `dlbench.cells`, for notebooks and own
-analyses.
+"""Results as pandas DataFrames: `dlbench.launches` and `dlbench.cells`, for your own analyses.
 
     import dlbench
 
@@ -85,7 +84,7 @@ def launches(
     rows = [_launch(record, results.hosts.get(record.machine)) for record in records]
     frame = pd.DataFrame(rows, columns=list(LAUNCHES))
     frame["started"] = pd.to_datetime(frame["started"], utc=True)
-    return _with_whole_batch_sizes(frame)
+    return _whole_batch_sizes(frame)
 
 
 def cells(
@@ -96,8 +95,9 @@ def cells(
     all_runs: bool = False,
     **values_of_axes: str,
 ) -> "pd.DataFrame":
-    """Return one row for each cell on each machine, missing ones with their reason, in the order of
-    the matrix.
+    """Return one row for each cell on each machine, in the order of the matrix.
+
+    A cell without a number has the reason.
 
     Columns: ``machine`` (fingerprint), ``machine_name``, every axis of a cell, ``status``,
     ``reason``; ``seconds`` per mini-batch with ``low`` and ``high`` (95 % interval), ``method`` (of
@@ -112,91 +112,111 @@ def cells(
     """
     import pandas as pd
 
-    parts = {"seconds": "median", "steps": "samples"} | {
-        name: name for name in ("low", "high", "method", "launches")
-    }
     results = _read(
         store, values_of_axes, run=run, suite=suite, machine=machine, newest=True, all_runs=all_runs
     )
-    rows = []
-    for cell in matrix_cells(build_matrix(results)):
-        seconds, parity = cell["seconds_per_minibatch"] or {}, cell["parity"] or {}
-        same = {
-            **cell,
-            "parity": parity.get("verdict"),
-            "flags": " ".join(flag["name"] for flag in cell["flags"]),
-        }
-        costs = {name: (cell["costs"][of] or {}).get("median") for name, of in _OF_COSTS}
-        if cell["break_even"]:
-            costs["break_even_steps"] = cell["break_even"]["steps"] or math.inf
-        times = {name: seconds.get(part) for name, part in parts.items()}
-        rows.append(
-            {**same, **costs, **times, "variables": variables_in_a_field(cell["variables"])}
-        )
-    return _with_whole_batch_sizes(pd.DataFrame(rows, columns=list(CELLS)))
+    rows = [_cell_row(cell) for cell in matrix_cells(build_matrix(results))]
+    return _whole_batch_sizes(pd.DataFrame(rows, columns=list(CELLS)))
 
 
-def _with_whole_batch_sizes(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return a table whose mini-batch sizes are whole numbers though some are unknown."""
-    if (
-        frame["batch_size"].isna().any()
-    ):  # pandas' usual integers cannot be missing: 8 would become 8.0
+def _cell_row(cell: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a cell, given as an object of the matrix report's JSON."""
+    seconds = cell["seconds_per_minibatch"] or {}
+    parity = cell["parity"] or {}
+    start = cell["costs"]["start"] or {}
+    joules = cell["costs"]["cpu_joules"] or {}
+    row = {
+        **cell,
+        "parity": parity.get("verdict"),
+        "flags": " ".join(flag["name"] for flag in cell["flags"]),
+        "variables": variables_in_a_field(cell["variables"]),
+        "start_seconds": start.get("median"),
+        "cpu_joules": joules.get("median"),
+        "seconds": seconds.get("median"),
+        "steps": seconds.get("samples"),
+        "low": seconds.get("low"),
+        "high": seconds.get("high"),
+        "method": seconds.get("method"),
+        "launches": seconds.get("launches"),
+    }
+    if cell["break_even"]:
+        row["break_even_steps"] = cell["break_even"]["steps"] or math.inf
+    return row
+
+
+def _whole_batch_sizes(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return a table whose mini-batch sizes are whole numbers even if some are unknown."""
+    # pandas' usual integers cannot be missing: 8 would become 8.0.
+    if frame["batch_size"].isna().any():
         frame["batch_size"] = frame["batch_size"].astype("Int64")
     return frame
 
 
 LAUNCHES = (
-    *("machine", "machine_name", *axes.NAMES, "run", "suite", "environment", "variables"),
-    *("side", "stage", "block", "group", "rounds", "attempt"),
-    *(
-        "started",
-        "status",
-        "reason",
-        "seconds",
-        "steps",
-        "import_seconds",
-        "prepare_seconds",
-        "first_step_seconds",
-    ),
-    *(
-        "wall_seconds",
-        "peak_memory_bytes",
-        "cpu_joules",
-        "faults",
-        "faults_share",
-        "flags",
-        "parity",
-        "loss_error",
-        "update_error",
-    ),
-    *("wanting_threads", "cpu_per_wall", "waiting_per_wall", "contended"),
+    "machine",
+    "machine_name",
+    *axes.NAMES,
+    "run",
+    "suite",
+    "environment",
+    "variables",
+    "side",
+    "stage",
+    "block",
+    "group",
+    "rounds",
+    "attempt",
+    "started",
+    "status",
+    "reason",
+    "seconds",
+    "steps",
+    "import_seconds",
+    "prepare_seconds",
+    "first_step_seconds",
+    "wall_seconds",
+    "peak_memory_bytes",
+    "cpu_joules",
+    "faults",
+    "faults_share",
+    "flags",
+    "parity",
+    "loss_error",
+    "update_error",
+    "wanting_threads",
+    "cpu_per_wall",
+    "waiting_per_wall",
+    "contended",
 )
 CELLS = (
-    *(
-        "machine",
-        "machine_name",
-        *axes.NAMES,
-        "status",
-        "reason",
-        "seconds",
-        "low",
-        "high",
-        "method",
-        "launches",
-    ),
-    *("steps", "items_per_second", "gflops", "ceiling_fraction", "best", "parity", "flags"),
-    *(
-        "first_step_seconds",
-        "start_seconds",
-        "peak_memory_bytes",
-        "cpu_joules",
-        "break_even_steps",
-        "run",
-    ),
-    *("environment", "variables", "interpreter"),
+    "machine",
+    "machine_name",
+    *axes.NAMES,
+    "status",
+    "reason",
+    "seconds",
+    "low",
+    "high",
+    "method",
+    "launches",
+    "steps",
+    "items_per_second",
+    "gflops",
+    "ceiling_fraction",
+    "best",
+    "parity",
+    "flags",
+    "first_step_seconds",
+    "start_seconds",
+    "peak_memory_bytes",
+    "cpu_joules",
+    "break_even_steps",
+    "run",
+    "environment",
+    "variables",
+    "interpreter",
 )
-_OF_COSTS = (("start_seconds", "start"), ("cpu_joules", "cpu_joules"))
-_OF_RECORD = (
+_RECORD_FIELDS = (
     "machine",
     "run",
     "suite",
@@ -208,7 +228,7 @@ _OF_RECORD = (
     "started",
     "wall_seconds",
 )
-_OF_OUTCOME = (
+_OUTCOME_FIELDS = (
     "reason",
     "import_seconds",
     "prepare_seconds",
@@ -220,11 +240,12 @@ _EVIDENCE = ("wanting_threads", "cpu_per_wall", "waiting_per_wall")
 
 def _launch(record: Record, host: Host | None) -> dict[str, Any]:
     outcome = record.outcome
-    parity, observed = outcome.parity, observe([outcome])
+    parity = outcome.parity
+    observed = observe([outcome])
     faults = faults_per_step(outcome)
     return {
-        **{name: getattr(record, name) for name in _OF_RECORD},
-        **{name: getattr(outcome, name) for name in _OF_OUTCOME},
+        **{name: getattr(record, name) for name in _RECORD_FIELDS},
+        **{name: getattr(outcome, name) for name in _OUTCOME_FIELDS},
         **{name: axis_value(record.cell, name) for name in axes.NAMES},
         "variables": variables_in_a_field(record.variables),
         "machine_name": None if host is None else host.name,
@@ -248,25 +269,26 @@ def _launch(record: Record, host: Host | None) -> dict[str, Any]:
 def _read(
     store: Target | Iterable[Target], values_of_axes: dict[str, str], **asked: Any
 ) -> Results:
-    if unknown := sorted(set(values_of_axes) - set(axes.NAMES)):
+    unknown = sorted(set(values_of_axes) - set(axes.NAMES))
+    if unknown:
         raise ReportError(
             f"There is no axis {unknown[0]!r}; choose one of {', '.join(axes.NAMES)}."
         )
     targets = [store] if isinstance(store, str | os.PathLike) else list(store)
     if asked["run"] is not None:
-        asked["run"] = run_named(asked["run"], _runs_of(targets))
+        asked["run"] = run_named(asked["run"], _read_runs(targets))
     results = Results.read(targets, **asked)
     if not values_of_axes:
         return results
-    words = {name: str(each) for name, each in values_of_axes.items()}
-    narrowing = Narrowing(axes=words, cells=_cells_of(targets))
+    words = {name: str(value) for name, value in values_of_axes.items()}
+    narrowing = Narrowing(axes=words, cells=_read_cells(targets))
     for axis, word in narrowing.unknown():
-        known = suggestion(word, narrowing.known(axis), most=3)
-        warnings.warn(f"No stored cell has the {axis} {word!r}. {known}", stacklevel=3)
+        hint = suggestion(word, narrowing.known(axis), most=3)
+        warnings.warn(f"No stored cell has the {axis} {word!r}. {hint}", stacklevel=3)
     return narrowing.of(results)
 
 
-def _runs_of(targets: Iterable[Target]) -> list[Run]:
+def _read_runs(targets: Iterable[Target]) -> list[Run]:
     runs: list[Run] = []
     for target in targets:
         with Store.open(target, create=False) as store:
@@ -274,7 +296,7 @@ def _runs_of(targets: Iterable[Target]) -> list[Run]:
     return runs
 
 
-def _cells_of(targets: Iterable[Target]) -> tuple[Cell, ...]:
+def _read_cells(targets: Iterable[Target]) -> tuple[Cell, ...]:
     cells: dict[Cell, None] = {}
     for target in targets:
         with Store.open(target, create=False) as store:

@@ -3,7 +3,7 @@
 A guest announces its phases, and a record keeps when each began; see `protocol.Outcome.phases`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from statistics import median
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from dlbench.reports.results.record import Record
 from dlbench.reports.results.results import Results
 
 _SHOWN = ("start", "import", "build", "first step", "warm-up", "timed", "check")
-_OLDER = "No launch here has the times of its phases; `dlbench run` keeps them."
+_OLDER = "None of these launches has the times of its phases; `dlbench run` keeps them."
 _LEGEND = (
     "p: threads. Seconds, medians over launches. beside: all but the timed steps.",
     (
@@ -37,65 +37,70 @@ class Phases(NamedTuple):
     cell: Cell
     launches: int
     seconds: dict[str, float]
-    """Of each phase, the median over launches; "rest": of all that have no column."""
+    """By phase, the median over launches. "rest" is the sum of the phases without a column."""
     beside: float
-    """Seconds of a launch but its timed steps."""
+    """Seconds of a launch without its timed steps."""
 
 
 def seconds_of_phases(record: Record) -> dict[str, float]:
-    """Return the seconds of each phase of a launch, in order; without any where the record does not
-    have them.
-    """
-    begun = sorted(record.outcome.phases.items(), key=lambda phase: phase[1])
-    if not begun:
+    """Return the seconds of each phase of a launch, in order; empty if the record has none."""
+    phases = sorted(record.outcome.phases.items(), key=lambda phase: phase[1])
+    if not phases:
         return {}
-    ends = [time for _, time in begun[1:]] + [begun[0][1] + record.wall_seconds]
-    seconds = {name: max(0.0, end - time) for (name, time), end in zip(begun, ends, strict=True)}
+    _, first_start = phases[0]
+    last_phase, last_start = phases[-1]
+    end = first_start + record.wall_seconds
+    ends = [start for _, start in phases[1:]] + [end]
+    seconds = {
+        name: max(0.0, phase_end - start)
+        for (name, start), phase_end in zip(phases, ends, strict=True)
+    }
     outcome = record.outcome
-    # Its wall seconds leave out already that it waited for CPUs before its first step, and stood
-    # still between turns.
+    # The wall seconds already leave out the wait for CPUs before the first step, and between turns.
     others_ran = seconds.pop("waiting", 0.0)
     if outcome.turns and outcome.outside is not None and "timed" in seconds:
         between_turns = max(0.0, seconds["timed"] - outcome.outside.timed_seconds)
         seconds["timed"] -= between_turns
         others_ran += between_turns
-    last, began = begun[-1]
-    if last in seconds:
-        seconds[last] = max(0.0, ends[-1] + others_ran - began)
+    if last_phase in seconds:
+        seconds[last_phase] = max(0.0, end + others_ran - last_start)
     return seconds
 
 
 def phases_of_cells(records: Iterable[Record]) -> list[Phases]:
     """Return the phases of each cell that was timed, those of one machine and network together."""
-    timed = [each for each in records if each.outcome.phases and each.outcome.samples_ns]
-    found = []
-    for place, launches in grouped(
-        timed, lambda record: Place(record.machine, record.cell)
-    ).items():
-        spent = [seconds_of_phases(record) for record in launches]
-        seconds = {name: median(each.get(name, 0.0) for each in spent) for name in _SHOWN}
-        seconds["rest"] = median(
-            sum(each[name] for name in each if name not in _SHOWN) for each in spent
-        )
+    timed = [record for record in records if record.outcome.phases and record.outcome.samples_ns]
+    records_by_place = grouped(timed, lambda record: Place(record.machine, record.cell))
+    rows = []
+    for place, launches in records_by_place.items():
+        by_launch = [seconds_of_phases(record) for record in launches]
+        seconds = {}
+        for name in _SHOWN:
+            seconds[name] = median(phases.get(name, 0.0) for phases in by_launch)
+        seconds["rest"] = median(map(_rest_seconds, by_launch))
         beside = median(
             record.wall_seconds - sum(record.outcome.samples_ns) * 1e-9 for record in launches
         )
-        found.append(Phases(*place, len(launches), seconds, beside))
-
-    def order(each: Phases) -> tuple[Any, ...]:
-        group = group_of(each.cell)
-        return each.machine, in_order(group.network), axes.sort_key(group), axes.sort_key(each.cell)
-
-    return sorted(found, key=order)
+        rows.append(Phases(place.machine, place.cell, len(launches), seconds, beside))
+    return sorted(rows, key=_matrix_order)
 
 
-def _seconds(key: str, heading: str, value: Callable[[Phases], float]) -> Column[Phases]:
+def _rest_seconds(phases: Mapping[str, float]) -> float:
+    return sum(seconds for name, seconds in phases.items() if name not in _SHOWN)
+
+
+def _matrix_order(row: Phases) -> tuple[Any, ...]:
+    group = group_of(row.cell)
+    return row.machine, in_order(group.network), axes.sort_key(group), axes.sort_key(row.cell)
+
+
+def _seconds_column(key: str, heading: str, value: Callable[[Phases], float]) -> Column[Phases]:
     return Column(key, heading, value, lambda row: f"{value(row):.2f}")
 
 
-def _phase(name: str) -> Column[Phases]:
+def _phase_column(name: str) -> Column[Phases]:
     key = name.replace(" ", "_").replace("-", "_") + "_seconds"
-    return _seconds(key, name.removesuffix(" step"), lambda row: row.seconds[name])
+    return _seconds_column(key, name.removesuffix(" step"), lambda row: row.seconds[name])
 
 
 _COLUMNS: tuple[Column[Phases], ...] = (
@@ -104,27 +109,28 @@ _COLUMNS: tuple[Column[Phases], ...] = (
     Column("machine", None, lambda row: row.machine),
     *axis_columns(lambda row: row.cell),
     Column("launches", None, lambda row: row.launches),
-    *map(_phase, (*_SHOWN, "rest")),
-    _seconds("beside_seconds", "beside", lambda row: row.beside),
+    *map(_phase_column, (*_SHOWN, "rest")),
+    _seconds_column("beside_seconds", "beside", lambda row: row.beside),
 )
 
 
 def _page(results: Results) -> Page:
-    found, title = phases_of_cells(results.records), "Where a launch's time goes"
-    if not found:
-        return Page((_OLDER,), (table(_COLUMNS, found, title, "cells"),))
+    rows = phases_of_cells(results.records)
+    title = "Where a launch's time goes"
+    if not rows:
+        return Page((_OLDER,), (table(_COLUMNS, rows, title, "cells"),))
     tables = [
         table(
             _COLUMNS,
-            rows,
-            f"{title}, on {results.hosts[name].name}",
+            rows_of_machine,
+            f"{title}, on {results.hosts[machine].name}",
             "cells",
             lambda row: group_name(row.cell),
             keys=2,
         )
-        for name, rows in groupby(found, lambda row: row.machine)
+        for machine, rows_of_machine in groupby(rows, lambda row: row.machine)
     ]
-    return Page((), tuple(tables), (*_LEGEND, *axes.legends(row.cell for row in found)))
+    return Page((), tuple(tables), (*_LEGEND, *axes.legends(row.cell for row in rows)))
 
 
 REPORT = Report(

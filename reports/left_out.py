@@ -20,11 +20,12 @@ _NAMED = 3
 
 def not_compared(matrix: Matrix) -> list[CellResult]:
     """Return the cells that are not compared with the others at their place."""
-    found = []
-    for here in grouped(matrix.cells.values(), lambda cell: (cell.column, cell.group)).values():
-        compared = {cell.cell for cell, _ in in_the_running(here)}
-        found += [cell for cell in here if cell.cell not in compared]
-    return found
+    others = []
+    cells_by_place = grouped(matrix.cells.values(), lambda cell: (cell.column, cell.group))
+    for cells in cells_by_place.values():
+        compared = {cell.cell for cell, _ in in_the_running(cells)}
+        others += [cell for cell in cells if cell.cell not in compared]
+    return others
 
 
 def why_left_out(cell: CellResult) -> str:
@@ -39,14 +40,14 @@ def why_left_out(cell: CellResult) -> str:
 
 
 def left_out(cells: Iterable[CellResult]) -> list[str]:
-    """Return a sentence for each reason why cells are left out, with their number and the first of
-    their names.
-    """
+    """Return a sentence for each reason, with the number of cells and the first of their names."""
     lines = []
-    for reason, several in grouped(cells, why_left_out).items():
-        names = "; ".join(name_of(cell.cell) for cell in several[:_NAMED])
-        more = f"; and {len(several) - _NAMED} more" if len(several) > _NAMED else ""
+    for reason, cells_left_out in grouped(cells, why_left_out).items():
+        count = len(cells_left_out)
+        names = [name_of(cell.cell) for cell in cells_left_out[:_NAMED]]
+        if count > _NAMED:
+            names.append(f"and {count - _NAMED} more")
         lines.append(
-            f"Left out: {counted(len(several), 'cell')} ({names}{more}): {reason.rstrip('.')}."
+            f"Left out: {counted(count, 'cell')} ({'; '.join(names)}): {reason.rstrip('.')}."
         )
     return lines

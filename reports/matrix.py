@@ -1,9 +1,7 @@
-"""`dlbench report matrix`: networks and frameworks down, threads and devices across, machines side
-by side.
-"""
+"""`dlbench report matrix`: networks and frameworks down, threads, devices and machines across."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.results.cells import CellResult
-from dlbench.reports.results.flags import FEW_LAUNCHES, PARITY_UNCHECKED
+from dlbench.reports.results.flags import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.results.hosts import name_among
 from dlbench.reports.results.keys import Place, grouped
 from dlbench.reports.results.matrix import Matrix
@@ -37,12 +35,11 @@ _DETAILS = 12
 def matrix_page(matrix: Matrix, quantity: str = "seconds") -> Page:
     """Return the matrix as one table, with its machines above and its notes beneath."""
     if not matrix.cells:
-        return Page(
-            (), (Table(QUANTITIES[quantity].title, (), (), (layout.NOTHING, *matrix.notes)),)
-        )
+        title = QUANTITIES[quantity].title
+        return Page((), (Table(title, (), (), (layout.NOTHING, *matrix.notes)),))
+    columns_by_machine = groupby(matrix.columns, lambda column: column.machine)
     spans = tuple(
-        (matrix.hosts[name].name, len(list(of)))
-        for name, of in groupby(c.machine for c in matrix.columns)
+        (matrix.hosts[machine].name, len(list(columns))) for machine, columns in columns_by_machine
     )
     table = _table(matrix, quantity)._replace(spans=spans)
     return Page(tuple(_machine_lines(matrix)), (table,), tuple(matrix_notes(matrix, quantity)))
@@ -51,37 +48,39 @@ def matrix_page(matrix: Matrix, quantity: str = "seconds") -> Page:
 def _table(matrix: Matrix, quantity: str) -> Table:
     shown = QUANTITIES[quantity]
     common = layout.common_flags(cell for cell in matrix.cells.values() if cell.shown)
-    rows: list[tuple[Entry, ...]] = []
-    for group, names in matrix.rows.items():
-        rows.append((Entry(group_name(group)),))
-        for row in names:
-            cells = (matrix.at(group, row, column) for column in matrix.columns)
-            rows.append(
-                (Entry(row_name(row)), *(layout.entry(cell, shown, common) for cell in cells))
-            )
+    lines: list[tuple[Entry, ...]] = []
+    for group, rows in matrix.rows.items():
+        lines.append((Entry(group_name(group)),))
+        for row in rows:
+            cells = [matrix.at(group, row, column) for column in matrix.columns]
+            entries = [layout.entry(cell, shown, common) for cell in cells]
+            lines.append((Entry(row_name(row)), *entries))
     title = title_of(quantity, matrix.cells.values())
-    return Table(
-        title, ("threads", *(column_name(matrix, column) for column in matrix.columns)), tuple(rows)
-    )
+    head = ("threads", *(column_name(matrix, column) for column in matrix.columns))
+    return Table(title, head, tuple(lines))
 
 
 def column_name(matrix: Matrix, column: Place) -> str:
-    """Return the heading of a column: threads or device, and workers, behind the letter of one of
-    many machines.
+    """Return the heading of a column: threads or device, and workers.
+
+    With several machines it begins with the letter of its machine.
     """
-    peers = {
+    thread_counts = {
         peer.threads for peer in matrix.columns_of(column.machine) if peer.device == column.device
     }
-    name = head_of(column.cell) if len(peers) > 1 else place_heading(column.cell)
-    return f"{_letter(matrix, column.machine)}:{name}" if len(matrix.machines) > 1 else name
+    name = head_of(column.cell) if len(thread_counts) > 1 else place_heading(column.cell)
+    if len(matrix.machines) > 1:
+        return f"{_letter(matrix, column.machine)}:{name}"
+    return name
 
 
 def _letter(matrix: Matrix, machine: str) -> str:
     """Return a short name for a machine of a matrix: A, B, ..., Z, AA, ..."""
-    place, name = matrix.machines.index(machine) + 1, ""
-    while place:
-        place, rest = divmod(place - 1, 26)
-        name = chr(ord("A") + rest) + name
+    remaining = matrix.machines.index(machine) + 1
+    name = ""
+    while remaining:
+        remaining, letter = divmod(remaining - 1, 26)
+        name = chr(ord("A") + letter) + name
     return name
 
 
@@ -102,110 +101,145 @@ def machine_names(matrix: Matrix) -> list[str]:
 
 
 def _gpus(matrix: Matrix, machine: str) -> str:
-    found: dict[str, dict[str, None]] = {}
+    names_by_device: dict[str, dict[str, None]] = {}
     for cell in matrix.cells.values():
-        seen = cell.device_observed
-        if cell.machine == machine and seen is not None and seen.name:
-            found.setdefault(cell.column.device, {})[seen.name] = None
-    in_order = dict.fromkeys(column.device for column in matrix.columns_of(machine))
-    return "".join(
-        f", {device} {' or '.join(found[device])}" for device in in_order if device in found
-    )
+        evidence = cell.device_observed
+        if cell.machine == machine and evidence is not None and evidence.name:
+            names_by_device.setdefault(cell.column.device, {})[evidence.name] = None
+    words = ""
+    for device in dict.fromkeys(column.device for column in matrix.columns_of(machine)):
+        if device in names_by_device:
+            words += f", {device} {' or '.join(names_by_device[device])}"
+    return words
 
 
 def matrix_notes(matrix: Matrix, quantity: str = "seconds") -> list[str]:
-    """Return the legend of the marks used, the reasons of missing numbers, and what the flags
-    found.
-    """
+    """Return the legend of the marks, the reasons of missing numbers, and the flags' findings."""
+    shown = [cell for cell in matrix.cells.values() if cell.shown]
+    common = layout.common_flags(shown)
+    return [
+        *_legend_lines(matrix, quantity, common),
+        *_missing_lines(matrix, quantity),
+        *_flag_lines(matrix, common),
+        *matrix.notes,
+    ]
+
+
+def _legend_lines(matrix: Matrix, quantity: str, common: Collection[FlagKind]) -> list[str]:
     cells = list(matrix.cells.values())
     shown = [cell for cell in cells if cell.shown]
+    shown_quantity = QUANTITIES[quantity]
     lines = []
-    if QUANTITIES[quantity].of_time and any(cell.best for cell in cells):
+    if shown_quantity.of_time and any(cell.best for cell in cells):
         lines.append(f"{layout.BEST} fastest in its column, or not distinguishable from it")
-    if meant := legend(quantity):
-        lines.append(f"{QUANTITIES[quantity].title}: {meant}")
-    why = reasons(cells, quantity)
-    values = [value for cell in shown if (value := QUANTITIES[quantity].value(cell)) is not None]
+    meaning = legend(quantity)
+    if meaning:
+        lines.append(f"{shown_quantity.title}: {meaning}")
+    all_values = [shown_quantity.value(cell) for cell in shown]
+    values = [value for value in all_values if value is not None]
     if any(low is not None for _, low, _ in values):
-        coverage = _lesser_coverage(shown) if QUANTITIES[quantity].of_time else ""
+        coverage = _lesser_coverage(shown) if shown_quantity.of_time else ""
         lines.append(layout.HALF_WIDTH + coverage)
     lines += axes.legends(column.cell for column in matrix.columns)
-    common = layout.common_flags(shown)
     lines += layout.flag_lines(shown, common)
-    empty = any(
-        matrix.at(g, r, c) is None
-        for g, rows in matrix.rows.items()
-        for r in rows
-        for c in matrix.columns
-    )
-    if empty or (len(values) < len(shown) and not why and quantity != "break_even"):
+    lacks_values = len(values) < len(shown) and quantity != "break_even"
+    if _has_empty_fields(matrix) or (lacks_values and not reasons(cells, quantity)):
         lines.append(f"{layout.MISSING} not measured")
-    missing = [
-        (layout.HOLES[c.status], c.reason or "no reason was given", c) for c in cells if not c.shown
+    return lines
+
+
+def _has_empty_fields(matrix: Matrix) -> bool:
+    for group, rows in matrix.rows.items():
+        for row in rows:
+            if any(matrix.at(group, row, column) is None for column in matrix.columns):
+                return True
+    return False
+
+
+def _missing_lines(matrix: Matrix, quantity: str) -> list[str]:
+    """Return the reasons of cells without a time, and of those without this quantity."""
+    cells = list(matrix.cells.values())
+    without_time = [
+        (layout.HOLES[cell.status], cell.reason or "no reason was given", cell)
+        for cell in cells
+        if not cell.shown
     ]
+    without_quantity = []
+    for reason, cells_without in reasons(cells, quantity).items():
+        text = f"not measured: {reason}"
+        without_quantity += [(layout.MISSING, text, cell) for cell in cells_without]
+    return [*_merge(matrix, without_time), *_merge(matrix, without_quantity)]
+
+
+def _flag_lines(matrix: Matrix, common: Collection[FlagKind]) -> list[str]:
+    """Return the sentences of the flags of single cells, up to `_DETAILS`."""
+    left_out = {*common, FEW_LAUNCHES, PARITY_UNCHECKED}
     facts = [
         (flag.kind.symbol, flag.sentence, cell)
-        for cell in shown
+        for cell in matrix.cells.values()
+        if cell.shown
         for flag in cell.flags
-        if flag.kind not in common and flag.kind not in (FEW_LAUNCHES, PARITY_UNCHECKED)
+        if flag.kind not in left_out
     ]
-    unknown = _merged(
-        matrix,
-        ((layout.MISSING, f"not measured: {words}", c) for words, of in why.items() for c in of),
-    )
-    found = _merged(matrix, facts)
-    if len(found) > _DETAILS:
-        found = [*found[:_DETAILS], f"... and {len(found) - _DETAILS} more; --json shows all"]
-    return [*lines, *_merged(matrix, missing), *unknown, *found, *matrix.notes]
+    lines = _merge(matrix, facts)
+    if len(lines) > _DETAILS:
+        lines = [*lines[:_DETAILS], f"... and {len(lines) - _DETAILS} more; --json shows all"]
+    return lines
 
 
 def _lesser_coverage(cells: Iterable[CellResult]) -> str:
     """Return the coverage of intervals from few steps, e.g. "; from 5 steps 94 %"."""
-    lesser = {
-        cell.seconds.samples: cell.seconds.coverage
-        for cell in cells
-        if cell.seconds is not None
-        and cell.seconds.coverage is not None
-        and cell.seconds.coverage < 0.945
-    }
+    coverage_by_samples: dict[int, float] = {}
+    for cell in cells:
+        seconds = cell.seconds
+        if seconds is None or seconds.coverage is None:
+            continue
+        if seconds.coverage < 0.945:
+            coverage_by_samples[seconds.samples] = seconds.coverage
     return "".join(
-        f"; from {samples} steps {coverage:.0%}" for samples, coverage in sorted(lesser.items())
+        f"; from {samples} steps {coverage:.0%}"
+        for samples, coverage in sorted(coverage_by_samples.items())
     )
 
 
-def _merged(matrix: Matrix, facts: Iterable[tuple[str, str, CellResult]]) -> list[str]:
-    """Return the facts (mark, text, cell) in few lines: same text together, with all its columns
-    and rows.
-    """
-    counts = Counter(group.network for group in matrix.rows)
+def _merge(matrix: Matrix, facts: Iterable[tuple[str, str, CellResult]]) -> list[str]:
+    """Return the facts (mark, text, cell) in few lines, one for all columns and rows of a text."""
+    group_counts = Counter(group.network for group in matrix.rows)
     columns: dict[tuple[str, str, str, str], list[str]] = {}
     for mark, text, cell in facts:
-        group = cell.group
-        several = counts[group.network] > 1 and group.batch_size is not None
-        network = f"{group.network} b{group.batch_size}" if several else group.network
-        key = mark, " ".join(text.split()), network, row_name(cell.row)
+        network = cell.group.network
+        if group_counts[network] > 1 and cell.group.batch_size is not None:
+            network = f"{network} b{cell.group.batch_size}"
+        key = (mark, " ".join(text.split()), network, row_name(cell.row))
         columns.setdefault(key, []).append(column_name(matrix, cell.column))
     rows: dict[tuple[str, str, str, str], list[str]] = {}
-    for (mark, text, network, row), names in columns.items():
-        rows.setdefault((mark, text, network, ", ".join(dict.fromkeys(names))), []).append(row)
+    for (mark, text, network, row), column_names in columns.items():
+        where = ", ".join(dict.fromkeys(column_names))
+        rows.setdefault((mark, text, network, where), []).append(row)
     return [
-        f"{mark} {network} at {where}, {', '.join(names)}: {text}"
-        for (mark, text, network, where), names in rows.items()
+        f"{mark} {network} at {where}, {', '.join(row_names)}: {text}"
+        for (mark, text, network, where), row_names in rows.items()
     ]
 
 
 # JSON and CSV.
 
 
-def _columns(matrix: Matrix) -> tuple[Column[CellResult], ...]:
-    evidence = ("framework_says", "wanting_threads", "cpu_per_wall", "waiting_per_wall")
-    of_device = ("name", "event_per_wall", "busy_share", "joules_per_minibatch")
-    medians = tuple(f"{name}.median" for name in ("sm_mhz", "temperature", "watts"))
-    numbers, json_only = (
-        ("items_per_second", "gflops", "ceiling_fraction"),
-        ("first_step_seconds", "peak_memory_bytes"),
-    )
+_THREADS_EVIDENCE = ("framework_says", "wanting_threads", "cpu_per_wall", "waiting_per_wall")
+_DEVICE_EVIDENCE = (
+    "name",
+    "event_per_wall",
+    "busy_share",
+    "joules_per_minibatch",
+    "sm_mhz.median",
+    "temperature.median",
+    "watts.median",
+    "peak_memory_bytes",
+)
+_MEMORY_EVIDENCE = ("faults", "fewest", "most", "share")
 
+
+def _columns(matrix: Matrix) -> tuple[Column[CellResult], ...]:
     def itself(cell: CellResult) -> CellResult:
         return cell
 
@@ -220,24 +254,25 @@ def _columns(matrix: Matrix) -> tuple[Column[CellResult], ...]:
             lambda cell: cell.seconds,
             fields=(*MEDIAN, "samples", "launches", "method"),
         ),
-        *attributes(itself, *numbers, "best", "parity", "flags", parity=("verdict",)),
-        Column("threads_evidence", None, lambda cell: cell.observed, fields=evidence),
-        Column(
-            "device_evidence",
-            None,
-            lambda cell: cell.device_observed,
-            fields=(*of_device, *medians, "peak_memory_bytes"),
-        ),
-        Column(
-            "memory_evidence",
-            None,
-            lambda cell: cell.memory_observed,
-            fields=("faults", "fewest", "most", "share"),
-        ),
+        *attributes(itself, "items_per_second", "gflops", "ceiling_fraction", "best"),
+        *attributes(itself, "parity", "flags", parity=("verdict",)),
+        Column("threads_evidence", None, lambda cell: cell.observed, fields=_THREADS_EVIDENCE),
+        Column("device_evidence", None, lambda cell: cell.device_observed, fields=_DEVICE_EVIDENCE),
+        Column("memory_evidence", None, lambda cell: cell.memory_observed, fields=_MEMORY_EVIDENCE),
+        *attributes(itself, "environment", "interpreter", "run"),
         *attributes(
-            itself, "environment", "interpreter", "run", *json_only, **dict.fromkeys(json_only)
+            itself,
+            "first_step_seconds",
+            "peak_memory_bytes",
+            first_step_seconds=None,
+            peak_memory_bytes=None,
         ),
-        Column("variables", None, lambda cell: dict(cell.variables), csv=_variables),
+        Column(
+            "variables",
+            None,
+            lambda cell: dict(cell.variables),
+            csv=lambda cell: variables_in_a_field(cell.variables),
+        ),
         Column(
             "costs",
             None,
@@ -250,19 +285,13 @@ def _columns(matrix: Matrix) -> tuple[Column[CellResult], ...]:
     )
 
 
-def _variables(cell: CellResult) -> str:
-    return variables_in_a_field(cell.variables)
-
-
 def _costs(cell: CellResult) -> dict[str, dict[str, float | None] | None]:
-    """Return the quantities that are measured once in a launch, by name; None where they are not
-    known.
-    """
-    found = {name: QUANTITIES[name].value(cell) for name in OF_LAUNCHES}
-    return {
-        name: None if each is None else dict(zip(MEDIAN, each, strict=True))
-        for name, each in found.items()
-    }
+    """Return the quantities that a launch has once, by name; None where they are not known."""
+    costs: dict[str, dict[str, float | None] | None] = {}
+    for name in OF_LAUNCHES:
+        numbers = QUANTITIES[name].value(cell)
+        costs[name] = None if numbers is None else dict(zip(MEDIAN, numbers, strict=True))
+    return costs
 
 
 def matrix_cells(matrix: Matrix) -> list[dict[str, Any]]:
@@ -276,13 +305,12 @@ def matrix_rows(matrix: Matrix) -> Rows:
 
 
 def of_cell(cell: CellResult, *names: str) -> dict[str, Any]:
-    """Return these attributes of a cell as plain JSON types, by the names that every report has for
-    them.
-    """
-    return {
-        "seconds_per_minibatch" if name == "seconds" else name: plain(getattr(cell, name))
-        for name in names
-    }
+    """Return these attributes of a cell as plain JSON types, by the keys of all reports."""
+    attributes = {}
+    for name in names:
+        key = "seconds_per_minibatch" if name == "seconds" else name
+        attributes[key] = plain(getattr(cell, name))
+    return attributes
 
 
 # The picture.
@@ -291,41 +319,34 @@ def of_cell(cell: CellResult, *names: str) -> dict[str, Any]:
 def drawn_cells(matrix: Matrix) -> list[CellResult]:
     """Return the cells with a time that counts and a share of the ceiling."""
     return [
-        each
-        for each in matrix.cells.values()
-        if each.timed is not None and each.ceiling_fraction is not None
+        cell
+        for cell in matrix.cells.values()
+        if cell.timed is not None and cell.ceiling_fraction is not None
     ]
 
 
 def _draw(matrix: Matrix, path: Path) -> list[Path]:
-    """Draw the share of the measured ceiling: a page for each machine, a panel for each network,
-    rows down.
-    """
+    """Draw the share of the measured ceiling, a page for each machine with a panel a network."""
     across = (
         "per cent of the ceiling at no more than this many threads; bars: the 95 % interval of the "
         "time"
     )
     pages = []
     for machine, cells in grouped(drawn_cells(matrix), lambda cell: cell.machine).items():
-        panels = tuple(map(_panel, grouped(cells, lambda cell: cell.group).values()))
-        pages.append(
-            Dots(
-                f"Share of the measured ceiling, on {name_among(matrix.hosts, machine)}",
-                across,
-                panels,
-            )
-        )
+        title = f"Share of the measured ceiling, on {name_among(matrix.hosts, machine)}"
+        cells_by_network = grouped(cells, lambda cell: cell.group)
+        pages.append(Dots(title, across, tuple(map(_panel, cells_by_network.values()))))
     return dots_to_picture(pages, path)
 
 
 def _panel(cells: list[CellResult]) -> Panel:
-    share = QUANTITIES["ceiling"].value
-    points = {
-        (row_name(c.row), place_heading(c.cell)): found
-        for c in cells
-        if (found := share(c)) is not None
-    }
-    return Panel(group_name(cells[0].group), tuple(dict.fromkeys(row for row, _ in points)), points)
+    points = {}
+    for cell in cells:
+        share = QUANTITIES["ceiling"].value(cell)
+        if share is not None:
+            points[row_name(cell.row), place_heading(cell.cell)] = share
+    rows = tuple(dict.fromkeys(row for row, _ in points))
+    return Panel(group_name(cells[0].group), rows, points)
 
 
 REPORT = Report(

@@ -1,16 +1,15 @@
-"""`dlbench report noise`: what the differences between the launches of a cell consist of, and what
-would lessen them.
+"""`dlbench report noise`: causes of the differences between a cell's launches, and the remedies.
 
-The variance of the logarithms of a cell's launches is divided in steps, each of which takes one
-cause off with what the records themselves say about it, so that nothing is fitted:
+The variance of the logarithms of a cell's launches is divided in steps. Each step removes one
+cause by evidence in the records themselves, so that nothing is fitted:
 
 - page faults: their number times the cost of one, which each launch measured (`memory_evidence`);
 - waiting: the time for which threads were ready and had no CPU, divided by the threads;
-- the machine: what the launches of one group, or else of one block of the run, have in common over
-  all cells.
+- the machine: the deviation that the launches of one group, or else of one block of the run, have
+  in common over all cells.
 
-What a step lessens the variance by is the part of its cause; what is left at the end is the rest. A
-step that would raise the variance has no part.
+The decrease of the variance in a step is the part of its cause. The variance left at the end is
+the rest. A step that would raise the variance has no part.
 """
 
 import math
@@ -34,15 +33,21 @@ from dlbench.reports.results.record import Record, last_attempts
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.statistics import ENOUGH_LAUNCHES
 
-FAULTS, WAITING, MACHINE, REST = CAUSES = ("faults", "waiting", "machine", "rest")
+FAULTS = "faults"
+WAITING = "waiting"
+MACHINE = "machine"
+REST = "rest"
+CAUSES = (FAULTS, WAITING, MACHINE, REST)
 _MOST_LOST = 0.9
-"""Of a step, at most, is put down to one cause: evidence of more contradicts itself."""
+"""The largest share of a step put down to one cause: evidence of more contradicts itself."""
 _NOTICEABLE = 0.01
 """Launches that deviate by less need no explanation."""
 _MATTERING = 0.25
 """A cause with this part of the variance, or more, is named in a sentence."""
 _SENTENCES = 6
-_NOTHING = f"No cell here has {ENOUGH_LAUNCHES} launches; fewer do not show how launches differ."
+_NOTHING = (
+    f"None of these cells has {ENOUGH_LAUNCHES} launches; fewer do not show how launches differ."
+)
 _LEGEND = (
     (
         "p: threads; ±: standard deviation of the launches' medians. The next four columns divide "
@@ -69,7 +74,7 @@ class Noise:
     within: float
     """Standard deviation of the logarithms of a launch's samples: the mean over launches."""
     fewest_faults: float | None
-    """Minor page faults of a step in the launch with the fewest; None where they are not known."""
+    """Minor page faults of a step in the launch with the fewest. None: they are not known."""
     most_faults: float | None
     lost_to_faults: float
     """Share of a step's time, the mean over launches."""
@@ -78,71 +83,78 @@ class Noise:
     keeps_heap: bool
     """Whether freed memory stays with its processes already."""
     fits: bool
-    """Whether there is a CPU for each of its threads: else they wait for one another, and no turn
-    shows a neighbour."""
+    """Whether each of its threads has a CPU.
+
+    Otherwise they wait for one another, and no turn shows a neighbour."""
 
 
 def noise(records: Iterable[Record], hosts: Mapping[str, Host]) -> list[Noise]:
     """Return how the launches of each cell with enough of them differ, in the order of a matrix."""
-    timed = [
-        record
-        for record in last_attempts(records)
-        if record.outcome.status is Status.OK
-        and record.outcome.samples_ns
-        and not record.outcome.too_short()
-    ]
+    timed = [record for record in last_attempts(records) if _is_timed(record)]
     plain = [math.log(record.outcome.median_seconds() or math.nan) for record in timed]
-    faulted = [
+    without_faults = [
         log + math.log1p(-_lost_to_faults(record)) for log, record in zip(plain, timed, strict=True)
     ]
-    waited = [
+    without_waiting = [
         log + math.log1p(-_lost_to_waiting(record))
-        for log, record in zip(faulted, timed, strict=True)
+        for log, record in zip(without_faults, timed, strict=True)
     ]
-    steady = _without_the_machine(waited, timed)
-    cells = grouped(
+    without_machine = _remove_machine(without_waiting, timed)
+    series = (plain, without_faults, without_waiting, without_machine)
+    indices_by_cell = grouped(
         range(len(timed)),
-        lambda number: (timed[number].machine, timed[number].cell, timed[number].side),
+        lambda index: (timed[index].machine, timed[index].cell, timed[index].side),
     )
-    found = []
-    for (machine, cell, _), numbers in cells.items():
-        if len(numbers) < ENOUGH_LAUNCHES:
+    noises = []
+    for (machine, cell, _), indices in indices_by_cell.items():
+        if len(indices) < ENOUGH_LAUNCHES:
             continue
-        steps = [
-            variance([series[number] for number in numbers])
-            for series in (plain, faulted, waited, steady)
-        ]
-        of_cell = [timed[number] for number in numbers]
+        variances = [_series_variance(indices, logs) for logs in series]
+        records_of_cell = [timed[index] for index in indices]
         host = hosts.get(machine)
-        cpus = math.inf if host is None or host.effective_cpus is None else host.effective_cpus
-        found.append(_noise(Place(machine, cell), of_cell, steps, cell.all_threads <= cpus))
-
-    def order(each: Noise) -> tuple[object, ...]:
-        group = group_of(each.place.cell)
-        return (
-            each.place.machine,
-            in_order(group.network),
-            axes.sort_key(group),
-            axes.sort_key(each.place.cell),
+        fits = (
+            host is None or host.effective_cpus is None or cell.all_threads <= host.effective_cpus
         )
+        noises.append(_noise(Place(machine, cell), records_of_cell, variances, fits))
+    return sorted(noises, key=_matrix_order)
 
-    return sorted(found, key=order)
+
+def _series_variance(indices: Sequence[int], logs: Sequence[float]) -> float:
+    return variance([logs[index] for index in indices])
+
+
+def _is_timed(record: Record) -> bool:
+    outcome = record.outcome
+    return outcome.status is Status.OK and bool(outcome.samples_ns) and not outcome.too_short()
+
+
+def _matrix_order(noise: Noise) -> tuple[object, ...]:
+    group = group_of(noise.place.cell)
+    return (
+        noise.place.machine,
+        in_order(group.network),
+        axes.sort_key(group),
+        axes.sort_key(noise.place.cell),
+    )
 
 
 def _noise(
     place: Place, records: Sequence[Record], variances: Sequence[float], fits: bool
 ) -> Noise:
-    """Return the noise of a cell; ``variances`` are those after each cause was taken off, the plain
-    one first.
+    """Return the noise of a cell.
+
+    ``variances`` has the plain one first, then those after removing one cause after another.
     """
     whole = variances[0]
-    parts, left = {}, whole
+    parts: dict[str, float] = {}
+    left = whole
     for cause, after in zip((FAULTS, WAITING, MACHINE), variances[1:], strict=True):
-        lessened = max(0.0, left - after)
-        parts[cause] = lessened / whole if whole else 0.0
+        decrease = max(0.0, left - after)
+        parts[cause] = decrease / whole if whole else 0.0
         left = min(left, after)
     parts[REST] = left / whole if whole else 1.0
-    faults = [count for record in records if (count := faults_per_step(record.outcome)) is not None]
+    fault_counts = [faults_per_step(record.outcome) for record in records]
+    faults = [count for count in fault_counts if count is not None]
     turns = [record.outcome.outside.turns for record in records if record.outcome.outside]
     return Noise(
         place=place,
@@ -153,7 +165,7 @@ def _noise(
         fewest_faults=min(faults, default=None),
         most_faults=max(faults, default=None),
         lost_to_faults=fmean(_lost_to_faults(record) for record in records),
-        disturbed_turns=sum(sum(disturbed_turns(of_launch)) for of_launch in turns),
+        disturbed_turns=sum(sum(disturbed_turns(launch_turns)) for launch_turns in turns),
         turns=sum(map(len, turns)),
         keeps_heap=all(_keeps_heap(record) for record in records),
         fits=fits,
@@ -178,10 +190,9 @@ def _lost_to_faults(record: Record) -> float:
 
 
 def _lost_to_waiting(record: Record) -> float:
-    """Return the share of its time for which each of a launch's threads waited for a CPU, on
-    average.
-    """
-    threads, contention = record.outcome.threads, record.outcome.contention
+    """Return the mean share of time for which a launch's threads waited for a CPU."""
+    threads = record.outcome.threads
+    contention = record.outcome.contention
     if (
         threads is None
         or contention is None
@@ -193,63 +204,62 @@ def _lost_to_waiting(record: Record) -> float:
     return min(_MOST_LOST, waited / threads.wall_seconds)
 
 
-def _without_the_machine(logs: Sequence[float], records: Sequence[Record]) -> list[float]:
-    """Return the logarithms less what launches that were made together share, as far as that is not
-    the cells' own.
+def _remove_machine(logs: Sequence[float], records: Sequence[Record]) -> list[float]:
+    """Return the logarithms less the deviation that launches made together share.
 
-    What a launch itself adds to the mean of the others is no part of that: the mean is of the
-    others alone.
+    The deviation of a launch is from its cell's mean. Its own deviation is no part of the shared
+    one, which is the mean of the others alone.
     """
-    cells = grouped(
-        range(len(records)), lambda number: (records[number].machine, records[number].cell)
+    indices_by_cell = grouped(
+        range(len(records)), lambda index: (records[index].machine, records[index].cell)
     )
-    levels = {
-        number: fmean(logs[other] for other in numbers)
-        for numbers in cells.values()
-        for number in numbers
-    }
-    deviations = [log - levels[number] for number, log in enumerate(logs)]
-    together = grouped(range(len(records)), lambda number: _made_together(records[number]))
-    found = list(logs)
-    for numbers in together.values():
-        for number in numbers:
-            others = [deviations[other] for other in numbers if other != number]
+    deviations = [0.0] * len(records)
+    for indices in indices_by_cell.values():
+        level = fmean(logs[index] for index in indices)
+        for index in indices:
+            deviations[index] = logs[index] - level
+    indices_together = grouped(range(len(records)), lambda index: _made_together(records[index]))
+    corrected = list(logs)
+    for indices in indices_together.values():
+        for index in indices:
+            others = [deviations[other] for other in indices if other != index]
             if others:
                 # Few others show the machine badly: their mean is shrunk towards no effect.
-                found[number] = logs[number] - fmean(others) * len(others) / (len(others) + 1)
-    return found
+                corrected[index] = logs[index] - fmean(others) * len(others) / (len(others) + 1)
+    return corrected
 
 
 def _made_together(record: Record) -> tuple[object, ...]:
-    return (record.run, record.group) if record.group else (record.run, "block", record.launch)
+    """Return the key that launches made together share."""
+    if record.group:
+        return (record.run, record.group)
+    return (record.run, "block", record.launch)
 
 
-def sentences(found: Sequence[Noise]) -> list[str]:
-    """Return what the noticeable differences between launches mostly consist of, and the
-    remedies.
-    """
-    of_cause = grouped([each for each in found if _main_cause(each) is not None], _main_cause)
-    lines = [_of_faults(each) for each in of_cause.get(FAULTS, [])]
+def sentences(noises: Sequence[Noise]) -> list[str]:
+    """Return the main causes of noticeable differences between launches, and the remedies."""
+    noises_by_cause = grouped(noises, _main_cause)
+    lines = [_fault_sentence(noise) for noise in noises_by_cause.get(FAULTS, [])]
     if len(lines) > _SENTENCES:
-        lines = [
-            *lines[:_SENTENCES],
-            f"... and {counted(len(lines) - _SENTENCES, 'more cell')}; --json has all.",
-        ]
-    crowded = [each for each in of_cause.get(WAITING, []) if not each.fits]
-    disturbed = [each for each in of_cause.get(WAITING, []) if each.fits]
+        more = counted(len(lines) - _SENTENCES, "more cell")
+        lines = [*lines[:_SENTENCES], f"... and {more}; --json has all."]
+    waiting = noises_by_cause.get(WAITING, [])
+    crowded = [noise for noise in waiting if not noise.fits]
+    disturbed = [noise for noise in waiting if noise.fits]
+    moved = noises_by_cause.get(MACHINE, [])
     if crowded:
         lines.append(
-            f"{_of_cells(crowded, WAITING)} waiting for a CPU: more threads than CPUs wait for one "
+            f"{_much_is(crowded, WAITING)} waiting for a CPU: more threads than CPUs wait for one "
             "another."
         )
     if disturbed:
         lines.append(
-            f"{_of_cells(disturbed, WAITING)} waiting for a CPU: other programs ran meanwhile. End "
+            f"{_much_is(disturbed, WAITING)} waiting for a CPU: other programs ran meanwhile. End "
             "them."
         )
-    if moved := of_cause.get(MACHINE, []):
+    if moved:
         lines.append(
-            f"{_of_cells(moved, MACHINE)} the machine's speed, which changed for all cells alike. "
+            f"{_much_is(moved, MACHINE)} the machine's speed, which changed for all cells alike. "
             "Ratios of launches that took turns are free of it."
         )
     return lines
@@ -258,85 +268,84 @@ def sentences(found: Sequence[Noise]) -> list[str]:
 def _main_cause(noise: Noise) -> str | None:
     """Return the cause of most of the variation; None where it is small, or mostly unexplained."""
     main = max(CAUSES[:-1], key=lambda cause: noise.parts[cause])
-    return main if noise.deviation >= _NOTICEABLE and noise.parts[main] >= _MATTERING else None
+    if noise.deviation >= _NOTICEABLE and noise.parts[main] >= _MATTERING:
+        return main
+    return None
 
 
-def _of_cells(found: Sequence[Noise], cause: str) -> str:
-    most = max(found, key=lambda noise: noise.parts[cause])
-    if len(found) == 1:
-        return (
-            f"{name_of(most.place.cell)}: {most.parts[cause]:.0%} of the variation between "
-            "launches is"
-        )
+def _much_is(noises: Sequence[Noise], cause: str) -> str:
+    """Return how a sentence begins: "In 8 cells much of the variation ... is"."""
+    most = max(noises, key=lambda noise: noise.parts[cause])
+    name = name_of(most.place.cell)
+    share = f"{most.parts[cause]:.0%}"
+    if len(noises) == 1:
+        return f"{name}: {share} of the variation between launches is"
     return (
-        f"In {len(found)} cells much of the variation between launches (most in "
-        f"{name_of(most.place.cell)}, {most.parts[cause]:.0%}) is"
+        f"In {len(noises)} cells much of the variation between launches (most in {name}, {share}) "
+        "is"
     )
 
 
-def _of_faults(noise: Noise) -> str:
-    found = (
+def _fault_sentence(noise: Noise) -> str:
+    start = (
         f"{name_of(noise.place.cell)}: {noise.parts[FAULTS]:.0%} of the variation between launches "
         f"is page faults, {noise.fewest_faults or 0:,.0f} to {noise.most_faults or 0:,.0f} a step"
     )
     if noise.keeps_heap:
-        return f"{found}, though freed memory stays with the process."
-    return f"{found}. With {KEEP_HEAP} (--tuning) a step may take {noise.lost_to_faults:.0%} less."
+        return f"{start}, though freed memory stays with the process."
+    return f"{start}. With {KEEP_HEAP} (--tuning) a step may take {noise.lost_to_faults:.0%} less."
+
+
+def _part_column(cause: str) -> Column[Noise]:
+    return Column(
+        f"{cause}_part",
+        cause,
+        lambda noise: noise.parts[cause],
+        lambda noise: f"{noise.parts[cause]:.0%}",
+    )
+
+
+def _lost_turns(noise: Noise) -> str:
+    if noise.turns and noise.fits:
+        return f"{noise.disturbed_turns / noise.turns:.0%}"
+    return "-"
 
 
 _COLUMNS: tuple[Column[Noise], ...] = (
-    Column("", "", lambda each: row_name(each.place.cell)),
-    Column("", "p", lambda each: head_of(each.place.cell)),
-    Column("machine", None, lambda each: each.place.machine),
-    *axis_columns(lambda each: each.place.cell),
-    Column("launches", None, lambda each: each.launches),
-    Column("deviation", "±", lambda each: each.deviation, lambda each: f"{each.deviation:.1%}"),
-    *(
-        Column(
-            f"{cause}_part",
-            cause,
-            lambda each, cause=cause: each.parts[cause],  # type: ignore[misc]
-            lambda each, cause=cause: f"{each.parts[cause]:.0%}",  # type: ignore[misc]
-        )
-        for cause in CAUSES
-    ),
-    Column("within", "within", lambda each: each.within, lambda each: f"{each.within:.1%}"),
-    Column(
-        "disturbed_turns",
-        "lost",
-        lambda each: each.disturbed_turns,
-        lambda each: (
-            f"{each.disturbed_turns / each.turns:.0%}" if each.turns and each.fits else "-"
-        ),
-    ),
-    Column("turns", None, lambda each: each.turns),
-    Column("fewest_faults", None, lambda each: each.fewest_faults),
-    Column("most_faults", None, lambda each: each.most_faults),
-    Column("lost_to_faults", None, lambda each: each.lost_to_faults),
+    Column("", "", lambda noise: row_name(noise.place.cell)),
+    Column("", "p", lambda noise: head_of(noise.place.cell)),
+    Column("machine", None, lambda noise: noise.place.machine),
+    *axis_columns(lambda noise: noise.place.cell),
+    Column("launches", None, lambda noise: noise.launches),
+    Column("deviation", "±", lambda noise: noise.deviation, lambda noise: f"{noise.deviation:.1%}"),
+    *map(_part_column, CAUSES),
+    Column("within", "within", lambda noise: noise.within, lambda noise: f"{noise.within:.1%}"),
+    Column("disturbed_turns", "lost", lambda noise: noise.disturbed_turns, _lost_turns),
+    Column("turns", None, lambda noise: noise.turns),
+    Column("fewest_faults", None, lambda noise: noise.fewest_faults),
+    Column("most_faults", None, lambda noise: noise.most_faults),
+    Column("lost_to_faults", None, lambda noise: noise.lost_to_faults),
 )
 
 
 def _page(results: Results) -> Page:
-    found = noise(results.records, results.hosts)
+    noises = noise(results.records, results.hosts)
     title = "What launches differ by"
-    if not found:
-        return Page((_NOTHING,), (table(_COLUMNS, found, title, "cells"),))
+    if not noises:
+        return Page((_NOTHING,), (table(_COLUMNS, noises, title, "cells"),))
     tables = [
         table(
             _COLUMNS,
             rows,
             f"{title}, on {results.hosts[machine].name}",
             "cells",
-            lambda each: group_name(each.place.cell),
+            lambda noise: group_name(noise.place.cell),
             keys=2,
         )
-        for machine, rows in grouped(found, lambda each: each.place.machine).items()
+        for machine, rows in grouped(noises, lambda noise: noise.place.machine).items()
     ]
-    return Page(
-        tuple(sentences(found)),
-        tuple(tables),
-        (*_LEGEND, *axes.legends(each.place.cell for each in found)),
-    )
+    legends = axes.legends(noise.place.cell for noise in noises)
+    return Page(tuple(sentences(noises)), tuple(tables), (*_LEGEND, *legends))
 
 
 REPORT = Report(

@@ -1,6 +1,4 @@
-"""A report: an object that every command and format uses in the same way
-(``reports/README.md``).
-"""
+"""A report: an object that all commands and formats use in the same way (``reports/README.md``)."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -23,18 +21,20 @@ if TYPE_CHECKING:
     from dlbench.reports.claims.claims import Claim
     from dlbench.reports.results.published import Counterpart
 
-Found = TypeVar("Found")
+Content = TypeVar("Content")
 
-QUANTITY, REFERENCE, AGAINST, ALL_RUNS, ALL_MODES = (
-    "quantity",
-    "reference",
-    "against",
-    "all_runs",
-    "all_modes",
-)
-PAPER, CLAIMS, FAIL_ON, FLEET, TOP, WITHIN = "paper", "claims", "fail_on", "fleet", "top", "within"
-"""Options that a report may take; every report takes stores, a run, a suite, a machine and the
-axes."""
+# Options that a report may take. Every report takes stores, a run, a suite, a machine and the axes.
+QUANTITY = "quantity"
+REFERENCE = "reference"
+AGAINST = "against"
+ALL_RUNS = "all_runs"
+ALL_MODES = "all_modes"
+PAPER = "paper"
+CLAIMS = "claims"
+FAIL_ON = "fail_on"
+FLEET = "fleet"
+TOP = "top"
+WITHIN = "within"
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,12 @@ class Source:
         return Builds(self.results().records, self.releases())
 
 
-def _by_its_own_command(source: Source) -> Any:
+def _refuse(source: Source) -> Any:
     raise NotImplementedError("this report is made by a command of its own")
 
 
 @dataclass(frozen=True)
-class Report(Generic[Found]):
+class Report(Generic[Content]):
     """One report, in a module that begins with ``REPORT = Report(name="NAME"``."""
 
     name: str
@@ -110,18 +110,18 @@ class Report(Generic[Found]):
     summary: str
     """For --help: a sentence, and paragraphs behind it."""
     examples: tuple[str, ...]
-    page: Callable[[Found, ReportOptions], Page]
+    page: Callable[[Content, ReportOptions], Page]
     """Returns its text and tables, declared by columns (`reports.columns`)."""
-    analyse: Callable[[Source], Found] = _by_its_own_command
-    data: Callable[[Found], Any] | None = None
+    analyse: Callable[[Source], Content] = _refuse
+    data: Callable[[Content], Any] | None = None
     """Its JSON; by default the rows of the page's tables by their keys, and its lines as notes."""
-    rows: Callable[[Found], Rows] | None = None
+    rows: Callable[[Content], Rows] | None = None
     """Its CSV; by default the first of the page's tables that have a key."""
-    own_formats: Mapping[str, Callable[[Found], str]] = field(default_factory=dict)
+    own_formats: Mapping[str, Callable[[Content], str]] = field(default_factory=dict)
     """Formats that it alone has, or that differ from its page."""
-    draw: Callable[[Found, Path, ReportOptions], list[Path]] | None = None
+    draw: Callable[[Content, Path, ReportOptions], list[Path]] | None = None
     """Draws it to this path, and returns the files written; None: it has no picture."""
-    drawable: Callable[[Found], bool] = bool
+    drawable: Callable[[Content], bool] = bool
     suggestion: str = ""
     """What it shows, in a line after a run; empty: it is not suggested."""
     applies: Callable[[Collection[Cell]], bool] = bool
@@ -131,14 +131,15 @@ class Report(Generic[Found]):
     place: int = 50
     section_quantity: str = ""
     """The quantity of its section; empty: the first of its quantities."""
-    headline: Callable[[Found], list[str]] = lambda found: []
+    headline: Callable[[Content], list[str]] = lambda content: []
     """Findings for the head of a page: differences that noise does not explain."""
-    has_section: Callable[[Found], bool] = bool
+    has_section: Callable[[Content], bool] = bool
     """Whether the page has a section of this content."""
     options: frozenset[str] = frozenset()
     published: tuple[str, ...] = ()
-    """Published tables that it shows beside the results (`--against`); without any the report
-    `against` does."""
+    """Published tables that it shows next to the results (`--against`).
+
+    For others the report `against` does."""
     families: frozenset[str] = frozenset()
     """Families of networks that it covers; empty: all."""
     quantities: tuple[str, ...] = ()
@@ -146,44 +147,42 @@ class Report(Generic[Found]):
     trainings: bool = False
     """Whether it needs trainings on a text, of older runs too."""
     validate: Callable[[ReportOptions], None] = lambda options: None
-    """Raises ReportError for option values that it does not know."""
-    exit_code: Callable[[Found, ReportOptions], int] = lambda found, options: 0
+    """Raises ReportError for unknown option values."""
+    exit_code: Callable[[Content, ReportOptions], int] = lambda content, options: 0
 
     @property
     def of_stores(self) -> bool:
         """Whether it is made of stored results alone, rather than by a command of its own."""
-        return self.analyse is not _by_its_own_command
+        return self.analyse is not _refuse
 
     def check(self, options: ReportOptions) -> None:
-        """Raise ReportError for a quantity that it does not have, and for other option values that
-        it does not know.
-        """
+        """Raise ReportError for a quantity that it does not have, and other unknown values."""
         self.validate(options)
         if self.quantities and options.quantity not in self.quantities:
-            known = ", ".join(self.quantities)
+            choices = ", ".join(self.quantities)
             raise ReportError(
-                f"There is no quantity {options.quantity!r} to show here; choose one of {known}."
+                f"There is no quantity {options.quantity!r} to show; choose one of {choices}."
             )
 
-    def as_data(self, found: Found) -> Any:
+    def as_data(self, content: Content) -> Any:
         """Return its content as plain JSON types."""
         if self.data is not None:
-            return self.data(found)
-        page = self.page(found, ReportOptions())
-        content: dict[str, Any] = {each.key: [] for each in page.tables if each.key}
-        for each in page.tables:
-            if each.key:
-                content[each.key] += objects(each.columns, each.objects)
-        return {**content, "notes": [line for line in (*page.before, *page.after) if line]}
+            return self.data(content)
+        page = self.page(content, ReportOptions())
+        data: dict[str, Any] = {}
+        for table in page.tables:
+            if table.key:
+                data.setdefault(table.key, []).extend(objects(table.columns, table.objects))
+        data["notes"] = [line for line in (*page.before, *page.after) if line]
+        return data
 
-    def as_rows(self, found: Found) -> Rows:
+    def as_rows(self, content: Content) -> Rows:
         """Return its content as lines of one table."""
         if self.rows is not None:
-            return self.rows(found)
-        tables = [each for each in self.page(found, ReportOptions()).tables if each.key]
-        same = [each for each in tables if each.key == tables[0].key]
-        return (
-            csv_rows(same[0].columns, [row for each in same for row in each.objects])
-            if same
-            else Rows((), ())
-        )
+            return self.rows(content)
+        tables = [table for table in self.page(content, ReportOptions()).tables if table.key]
+        if not tables:
+            return Rows((), ())
+        first = tables[0]
+        rows = [row for table in tables if table.key == first.key for row in table.objects]
+        return csv_rows(first.columns, rows)

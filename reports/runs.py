@@ -5,18 +5,20 @@ from dlbench.reports.formats.layout import Page
 from dlbench.reports.report import Report
 from dlbench.reports.results.record import Run
 
+
+def _finished(row: tuple[Run, int]) -> str:
+    run, _ = row
+    return f"{run.finished:%Y-%m-%d %H:%M}" if run.finished else "unfinished"
+
+
 _COLUMNS: tuple[Column[tuple[Run, int]], ...] = (
-    Column("id", "id", lambda line: line[0].id),
-    Column("suite", "suite", lambda line: line[0].suite),
-    Column("machine", None, lambda line: line[0].machine),
-    Column("started", None, lambda line: f"{line[0].started:%Y-%m-%d %H:%M}"),
-    Column(
-        "finished",
-        "finished",
-        lambda line: f"{end:%Y-%m-%d %H:%M}" if (end := line[0].finished) else "unfinished",
-    ),
-    Column("cells", "cells", lambda line: len(line[0].plan)),
-    Column("records", "records", lambda line: line[1]),
+    Column("id", "id", lambda row: row[0].id),
+    Column("suite", "suite", lambda row: row[0].suite),
+    Column("machine", None, lambda row: row[0].machine),
+    Column("started", None, lambda row: f"{row[0].started:%Y-%m-%d %H:%M}"),
+    Column("finished", "finished", _finished),
+    Column("cells", "cells", lambda row: len(row[0].plan)),
+    Column("records", "records", lambda row: row[1]),
 )
 
 

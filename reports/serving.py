@@ -1,17 +1,18 @@
-"""`dlbench report serving`: for each network and row the mini-batch, threads and instances that
-answer most examples.
+"""`dlbench report serving`: the mini-batch, threads and instances that answer most examples.
 
-A choice counts where its slowest call in a hundred stays within a limit (`--within`). Beside the
-best choice stands the usual one of the same mini-batch: one process with the framework's own number
-of threads, or the most that was measured. These are MLPerf's scenarios: SingleStream is the
-percentile of single calls, Offline the throughput without a limit.
+There is one row for each network and row of the matrix. A choice counts if its slowest call in a
+hundred stays within a limit (`--within`). The best choice is compared with the usual one of the
+same mini-batch: one process with the framework's own number of threads, or the most that was
+measured. These are MLPerf's scenarios: SingleStream is the percentile of single calls, Offline the
+throughput without a limit.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from dlbench.adapters import axes
+from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import Column, axis_columns, host_columns, table
 from dlbench.reports.formats.csv import MEDIAN
 from dlbench.reports.formats.layout import MISSING, Page
@@ -37,9 +38,9 @@ class Served(NamedTuple):
     """None: no choice stays within the limit."""
     usual: CellResult
     choices: int
-    """That were measured."""
+    """The number of measured choices."""
     judged: int
-    """Of these, those whose slowest call in a hundred is known, or all without a limit."""
+    """Those whose slowest call in a hundred is known, or all without a limit."""
 
     @property
     def times(self) -> float | None:
@@ -61,21 +62,22 @@ class Serving(NamedTuple):
     """Seconds; None: no limit."""
     rows: tuple[Served, ...]
     without_tail: tuple[CellResult, ...]
-    """Cells that do not count since too few calls show no 99th percentile."""
+    """Cells that do not count, since their calls are too few for a 99th percentile."""
 
 
 def limit_of(text: str) -> float | None:
-    """Return the seconds of a limit such as "20ms"; None for an empty text. Raises ReportError for
-    any other.
+    """Return the seconds of a limit such as "20ms", or None for an empty text.
+
+    Raises ReportError for any other text.
     """
     if not text:
         return None
-    read = _LIMIT.fullmatch(text.strip())
-    if read is None or float(read[1]) == 0:
+    match = _LIMIT.fullmatch(text.strip())
+    if match is None or float(match[1]) == 0:
         raise ReportError(
             f"--within {text[:40]!r} cannot be read. Write a time such as 20ms or 0.5s."
         )
-    return float(read[1]) * (1e-3 if read[2] == "ms" else 1.0)
+    return float(match[1]) * (1e-3 if match[2] == "ms" else 1.0)
 
 
 def tail_of(cell: CellResult) -> Summary | None:
@@ -84,24 +86,29 @@ def tail_of(cell: CellResult) -> Summary | None:
 
 
 def serving(matrix: Matrix, within: float | None) -> Serving:
-    """Return for each network and row the choice with the most examples per second within the
-    limit.
-    """
-    cells = [each for each in matrix.cells.values() if each.cell.infers and each.timed is not None]
-    known = [each for each in cells if each.items_per_second is not None]
-    found = []
-    for choices in grouped(
-        known, lambda each: (each.machine, axes.without(each.cell, *_CHOSEN))
-    ).values():
-        allowed = [each for each in choices if within is None or _ends_within(each, within)]
+    """Return the choice of each network and row with the most examples per second in the limit."""
+    cells = [
+        cell
+        for cell in matrix.cells.values()
+        if cell.cell.infers and cell.timed is not None and cell.items_per_second is not None
+    ]
+    choices_by_row = grouped(cells, lambda cell: (cell.machine, axes.without(cell.cell, *_CHOSEN)))
+    rows = []
+    for choices in choices_by_row.values():
+        allowed = choices
+        judged = choices
+        if within is not None:
+            allowed = [cell for cell in choices if _ends_within(cell, within)]
+            judged = [cell for cell in choices if tail_of(cell) is not None]
         best = max(allowed, key=_examples, default=None)
-        alike = [
-            each for each in choices if best is None or each.cell.batch_size == best.cell.batch_size
-        ]
-        judged = [each for each in choices if within is None or tail_of(each) is not None]
-        found.append(Served(best, min(alike, key=_unusual), len(choices), len(judged)))
-    lacking = () if within is None else tuple(each for each in known if tail_of(each) is None)
-    return Serving(matrix, within, tuple(found), lacking)
+        alike = choices
+        if best is not None:
+            alike = [cell for cell in choices if cell.cell.batch_size == best.cell.batch_size]
+        rows.append(Served(best, min(alike, key=_unusual), len(choices), len(judged)))
+    without_tail: tuple[CellResult, ...] = ()
+    if within is not None:
+        without_tail = tuple(cell for cell in cells if tail_of(cell) is None)
+    return Serving(matrix, within, tuple(rows), without_tail)
 
 
 def _ends_within(cell: CellResult, within: float) -> bool:
@@ -114,31 +121,22 @@ def _examples(cell: CellResult) -> float:
 
 
 def _unusual(cell: CellResult) -> tuple[bool, bool, int, int]:
-    """Return a key whose least is the usual choice: one process, its own number of threads or else
-    the most.
+    """Return a key that is least for the usual choice.
+
+    That is one process with its own number of threads, or else the most.
     """
-    at = cell.cell
-    return at.instances > 1, at.threads != 0, -at.threads, at.batch_size or 0
+    choice = cell.cell
+    return choice.instances > 1, choice.threads != 0, -choice.threads, choice.batch_size or 0
 
 
-def _choice(cell: CellResult) -> str:
+def _choice_text(cell: CellResult) -> str:
     """Return a choice in words: "mini-batch 16, 2 threads, 2 instances"."""
-    at = cell.cell
-    threads = "its own threads" if at.threads == 0 else counted(at.threads, "thread")
-    words = [f"mini-batch {at.batch_size}", threads]
-    return listed(words + ([counted(at.instances, "instance")] if at.instances > 1 else []))
-
-
-def _none(served: Served) -> str:
-    """Return why there is no best choice, in words."""
-    return "none within the limit" if served.judged else "too few calls to tell"
-
-
-def _name(cell: CellResult) -> str:
-    """Return the name of its row, and what else tells it from others: "torch eager q1" under a CPU
-    quota of 1.
-    """
-    return short_extra(row_name(cell.row), axes.without(cell.cell, *_CHOSEN))
+    choice = cell.cell
+    threads = "its own threads" if choice.threads == 0 else counted(choice.threads, "thread")
+    words = [f"mini-batch {choice.batch_size}", threads]
+    if choice.instances > 1:
+        words.append(counted(choice.instances, "instance"))
+    return listed(words)
 
 
 def _chosen(cell: CellResult) -> dict[str, int | None]:
@@ -146,76 +144,102 @@ def _chosen(cell: CellResult) -> dict[str, int | None]:
     return {name: getattr(cell.cell, name) for name in _CHOSEN}
 
 
+def _name(served: Served) -> str:
+    """Return the name of a row with its other axes: "torch eager q1" under a CPU quota of 1."""
+    cell = served.usual
+    return short_extra(row_name(cell.row), axes.without(cell.cell, *_CHOSEN))
+
+
+def _best(served: Served) -> dict[str, int | None] | None:
+    return None if served.best is None else _chosen(served.best)
+
+
+def _best_text(served: Served) -> str:
+    if served.best is not None:
+        return _choice_text(served.best)
+    return "none within the limit" if served.judged else "too few calls to tell"
+
+
+def _best_examples(served: Served) -> float | None:
+    return None if served.best is None else served.best.items_per_second
+
+
+def _best_examples_text(served: Served) -> str:
+    return MISSING if served.best is None else number(_examples(served.best))
+
+
+def _best_tail(served: Served) -> Summary | None:
+    return None if served.best is None else tail_of(served.best)
+
+
+def _times_text(served: Served) -> str:
+    return MISSING if served.times is None else f"{served.times:.2f}x"
+
+
 _COLUMNS = (
-    Column[Served]("", "", lambda each: _name(each.usual)),
-    Column[Served](
-        "best",
-        "choice",
-        lambda each: each.best and _chosen(each.best),
-        lambda each: _none(each) if each.best is None else _choice(each.best),
-        fields=_CHOSEN,
-    ),
-    Column[Served](
-        "items_per_second",
-        "examples/s",
-        lambda each: each.best and each.best.items_per_second,
-        lambda each: MISSING if each.best is None else number(_examples(each.best)),
-    ),
-    Column[Served]("p99", "p99 s", lambda each: each.best and tail_of(each.best), fields=MEDIAN),
-    Column[Served](
-        "times_as_many",
-        "times",
-        lambda each: each.times,
-        lambda each: MISSING if each.times is None else f"{each.times:.2f}x",
-    ),
-    Column[Served]("usual", None, lambda each: _chosen(each.usual), fields=_CHOSEN),
-    Column[Served]("usual_items_per_second", None, lambda each: each.usual.items_per_second),
-    Column[Served]("choices", None, lambda each: each.choices),
+    Column[Served]("", "", _name),
+    Column[Served]("best", "choice", _best, _best_text, fields=_CHOSEN),
+    Column[Served]("items_per_second", "examples/s", _best_examples, _best_examples_text),
+    Column[Served]("p99", "p99 s", _best_tail, fields=MEDIAN),
+    Column[Served]("times_as_many", "times", lambda served: served.times, _times_text),
+    Column[Served]("usual", None, lambda served: _chosen(served.usual), fields=_CHOSEN),
+    Column[Served]("usual_items_per_second", None, lambda served: served.usual.items_per_second),
+    Column[Served]("choices", None, lambda served: served.choices),
 )
 
 
-def _page(found: Serving) -> Page:
+def _page(serving: Serving) -> Page:
+    hosts = serving.matrix.hosts
+    other_axes = [name for name in axes.NAMES if name not in _CHOSEN]
     columns = (
-        *host_columns(lambda each: found.matrix.hosts[each.usual.machine]),
-        *axis_columns(
-            lambda each: each.usual.cell, [name for name in axes.NAMES if name not in _CHOSEN]
-        ),
+        *host_columns(lambda served: hosts[served.usual.machine]),
+        *axis_columns(lambda served: served.usual.cell, other_axes),
         *_COLUMNS,
     )
-    if not found.rows:
-        return Page((NOTHING, *found.matrix.notes), (table(columns, (), key="rows"),))
-    limit = "" if found.within is None else f", 99 calls in 100 within {number(found.within)} s"
+    if not serving.rows:
+        return Page((NOTHING, *serving.matrix.notes), (table(columns, (), key="rows"),))
+    limit = ""
+    if serving.within is not None:
+        limit = f", 99 calls in 100 within {number(serving.within)} s"
     tables = []
-    for machine, rows in grouped(found.rows, lambda each: each.usual.machine).items():
-        title = f"Most examples per second{limit}, on {found.matrix.hosts[machine].name}"
-        tables.append(table(columns, rows, title, "rows", lambda each: _network(each.usual)))
-    return Page((), tuple(tables), tuple(_notes(found)))
+    for machine, rows in grouped(serving.rows, lambda served: served.usual.machine).items():
+        title = f"Most examples per second{limit}, on {hosts[machine].name}"
+        tables.append(table(columns, rows, title, "rows", _network))
+    return Page((), tuple(tables), tuple(_notes(serving)))
 
 
-def _network(cell: CellResult) -> str:
-    return group_name(axes.without(cell.cell, *_CHOSEN))
+def _network(served: Served) -> str:
+    return group_name(axes.without(served.usual.cell, *_CHOSEN))
 
 
-def _notes(found: Serving) -> Iterator[str]:
+def _notes(serving: Serving) -> Iterator[str]:
     yield (
         "times: as many examples as by the usual choice for that mini-batch, which is one process "
         "with the framework's own number of threads, or else the most that was measured."
     )
-    if any(each.usual.cell.cpu_quota for each in found.rows):
+    if any(served.usual.cell.cpu_quota for served in serving.rows):
         yield "qN: under a CPU quota of N."
-    if found.rows:
-        first = found.rows[0].usual.cell
+    if serving.rows:
+        first = serving.rows[0].usual.cell
         yield (
             "Settings to paste, for example: `dlbench tune --task inference "
             f"--network {first.network} --framework {first.framework} --write Dockerfile`."
         )
-    if found.without_tail:
-        lacking = counted(len(found.without_tail), "cell")
+    if serving.without_tail:
+        count = counted(len(serving.without_tail), "cell")
         yield (
-            f"Without the slowest in a hundred, since calls are too few: {lacking}, not counted. "
+            f"Without the slowest in a hundred, since calls are too few: {count}, not counted. "
             "Give launches more `seconds` in the suite's [protocol]."
         )
-    yield from found.matrix.notes
+    yield from serving.matrix.notes
+
+
+def _check(options: ReportOptions) -> None:
+    limit_of(options.within)
+
+
+def _has_choices(cells: Collection[Cell]) -> bool:
+    return len({axes.project(cell, _CHOSEN) for cell in cells if cell.infers}) > 1
 
 
 REPORT = Report(
@@ -230,13 +254,9 @@ With --within only choices count whose slowest call in a hundred ends in time.""
         "dlbench report serving --within 20ms --frameworks onnx,openvino --json",
     ),
     analyse=lambda source: serving(source.matrix(), limit_of(source.options.within)),
-    page=lambda found, options: _page(found),
+    page=lambda serving, options: _page(serving),
     suggestion="which mini-batch, threads and instances answer most examples",
-    applies=lambda cells: len({axes.project(cell, _CHOSEN) for cell in cells if cell.infers}) > 1,
+    applies=_has_choices,
     options=frozenset({ALL_RUNS, WITHIN}),
-    validate=lambda options: _check(options),
+    validate=_check,
 )
-
-
-def _check(options: ReportOptions) -> None:
-    limit_of(options.within)

@@ -1,5 +1,4 @@
-"""A site of many nights: its contents, its file names, the feed of confirmed regressions, its index
-and histories.
+"""A site of many nights: contents, file names, feed of confirmed regressions, index, histories.
 
 A site remembers its contents from call to call, so that only a new night is read.
 """
@@ -7,7 +6,7 @@ A site remembers its contents from call to call, so that only a new night is rea
 import hashlib
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from dlbench.reports.compare.report import GRAVE, sentence_of
 from dlbench.reports.formats.markup import page_to_html, rendered
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
 from dlbench.reports.history.nights import ChangePoint, Drift, History, Series
+from dlbench.reports.history.nights import Night as NightOfSeries
 from dlbench.reports.history.report import (
     CLOSE,
     REPORT,
@@ -40,19 +40,20 @@ from dlbench.reports.results.verdict import Verdict
 
 _MOST_OF_A_NAME = 80
 MOST_ENTRIES = 100
-"""Of the feed, the newest."""
+"""The most entries of the feed, the newest ones."""
 MOST_NOTICES = 20
-"""On the index."""
+"""The most on the index."""
 
 
 def run_file(run: str) -> str:
     """Return the file of a run's page, within the site: an id of dlbench's own stays as it is."""
-    return f"runs/{run if re.fullmatch(r'[0-9]{8}T[0-9]{6}-[0-9a-f]+', run) else _safe(run)}.html"
+    is_own_id = re.fullmatch(r"[0-9]{8}T[0-9]{6}-[0-9a-f]+", run)
+    return f"runs/{run if is_own_id else _safe_name(run)}.html"
 
 
 def history_file(machine: str, suite: str) -> str:
     """Return the file of the history of a suite on a machine, within the site."""
-    return f"history/{_safe(suite, machine)}.html"
+    return f"history/{_safe_name(suite, machine)}.html"
 
 
 def key_of(machine: str, cell: Cell) -> str:
@@ -60,7 +61,7 @@ def key_of(machine: str, cell: Cell) -> str:
     return _digest(machine, slug(cell))
 
 
-def _safe(*words: str) -> str:
+def _safe_name(*words: str) -> str:
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", "-".join(words))[:_MOST_OF_A_NAME].strip("-")
     return f"{readable}-{_digest(*words)}".lstrip("-")
 
@@ -72,7 +73,7 @@ def _digest(*words: str) -> str:
 
 @dataclass(frozen=True)
 class Slower:
-    """A cell that a gate has found slower than its baseline, or broken."""
+    """A cell that a gate found slower than its baseline, or broken."""
 
     cell: str
     finding: str
@@ -94,11 +95,11 @@ class Night:
     launches: int
     summary: str
     digest: str
-    """Of everything that the page was made of."""
+    """Digest of the whole input of the page."""
     slower: dict[str, Slower] = field(default_factory=dict)
-    """Of a gate, by key of the cell."""
+    """The findings of a gate, by key of the cell."""
     cleared: tuple[str, ...] = ()
-    """Keys of the cells that it has shown not to be slower."""
+    """Keys of the cells that a gate showed not to be slower."""
 
     @property
     def file(self) -> str:
@@ -108,20 +109,20 @@ class Night:
 
 @dataclass(frozen=True)
 class Shift:
-    """A confirmed change point after which a cell is slower, or a drift along which it became
-    slower.
-    """
+    """A confirmed change point after which a cell is slower, or a drift in which it became so."""
 
     key: str
     cell: str
     run: str
-    """The first slower night, of a drift its last one, as first published: later nights may move it
-    a little."""
+    """The first slower night, or the last one of a drift, as first published.
+
+    Later nights may move it a little."""
     started: AwareDatetime
     sentence: str
     near: tuple[str, ...]
-    """Runs of the nights around it, or along it: a gate that found the cell slower in one of them
-    found the same."""
+    """Runs of the nights around or along it.
+
+    A gate that found the cell slower in one of them found the same regression."""
 
 
 @dataclass(frozen=True)
@@ -153,15 +154,14 @@ class Contents:
 
     def newest_first(self) -> list[Night]:
         """Return the nights in the order of the index."""
-        return sorted(self.nights.values(), key=lambda each: (each.started, each.id), reverse=True)
+        nights = self.nights.values()
+        return sorted(nights, key=lambda night: (night.started, night.id), reverse=True)
 
     def machine_name(self, fingerprint: str) -> str:
-        """Return a machine's name, with the start of its fingerprint where another has the same
-        name.
-        """
+        """Return a machine's name, with the start of its fingerprint if the name is not unique."""
         name = self.machines.get(fingerprint, fingerprint[:12])
-        same = sum(each == name for each in self.machines.values())
-        return f"{name} [{fingerprint[:6]}]" if same > 1 else name
+        count = list(self.machines.values()).count(name)
+        return f"{name} [{fingerprint[:6]}]" if count > 1 else name
 
 
 class Notice(NamedTuple):
@@ -183,26 +183,36 @@ def notices(contents: Contents) -> list[Notice]:
     only after a gate has shown it not to be slower. A change point of the history is announced if
     no gate has announced it.
     """
-    found, announced = [], set()
+    all_notices = []
+    announced = set()
     for key, night, slower in _first_nights(contents):
         announced.add((key, night.id))
-        what = _FOUND[slower.finding]
         where = f"Gate of {night.suite} on {contents.machine_name(night.machine)}, run {night.id}."
-        words = f"{slower.cell}: {what}", f"{slower.sentence}. {where}"
-        found.append(Notice(_urn("gate", key, night.id), night.started, *words, night.file))
+        all_notices.append(
+            Notice(
+                id=_urn("gate", key, night.id),
+                when=night.started,
+                title=f"{slower.cell}: {_FINDINGS[slower.finding]}",
+                sentence=f"{slower.sentence}. {where}",
+                file=night.file,
+            )
+        )
     for page in contents.histories.values():
+        machine = contents.machine_name(page.machine)
         for shift in page.shifts:
             if any((shift.key, run) in announced for run in shift.near):
                 continue
-            where = (
-                f"History of {page.suite} on {contents.machine_name(page.machine)}, run "
-                f"{shift.run}."
+            where = f"History of {page.suite} on {machine}, run {shift.run}."
+            all_notices.append(
+                Notice(
+                    id=_urn("history", shift.key, shift.run),
+                    when=shift.started,
+                    title=f"{shift.cell}: slower",
+                    sentence=f"{shift.sentence}. {where}",
+                    file=page.file,
+                )
             )
-            words = f"{shift.cell}: slower", f"{shift.sentence}. {where}"
-            found.append(
-                Notice(_urn("history", shift.key, shift.run), shift.started, *words, page.file)
-            )
-    return sorted(found, key=lambda each: (each.when, each.id), reverse=True)
+    return sorted(all_notices, key=lambda notice: (notice.when, notice.id), reverse=True)
 
 
 def _urn(*words: str) -> str:
@@ -218,10 +228,10 @@ def _first_nights(contents: Contents) -> Iterator[tuple[str, Night, Slower]]:
         for key, slower in night.slower.items():
             if lasting.get(key) != (slower.finding, slower.baseline):
                 yield key, night, slower
-            lasting[key] = slower.finding, slower.baseline
+            lasting[key] = (slower.finding, slower.baseline)
 
 
-_FOUND = {
+_FINDINGS = {
     Verdict.REGRESSION.name: "slower",
     Verdict.BROKEN.name: "broken",
     Verdict.DIFFERENT.name: "computes something else",
@@ -230,31 +240,27 @@ _CLEARED = (Verdict.NO_REGRESSION, Verdict.IMPROVEMENT)
 
 
 def findings_of(comparison: Comparison) -> dict[str, Any]:
-    """Return `Night.slower` and `Night.cleared` of a gate; for any other comparison both are
-    empty.
-    """
+    """Return `Night.slower` and `Night.cleared` of a gate; empty for any other comparison."""
     if comparison.purpose != "gate":
         return {}
-    cells = {
-        _key_of_judged(comparison.hosts[0].fingerprint, cell): cell for cell in comparison.cells
-    }
-    slower = {
-        key: Slower(
-            one_line(cell.name),
-            cell.verdict.name,
-            one_line(sentence_of(cell)),
-            cell.baseline.environment,
-        )
-        for key, cell in cells.items()
-        if cell.verdict in GRAVE
-    }
-    return {
-        "slower": slower,
-        "cleared": tuple(sorted(key for key, cell in cells.items() if cell.verdict in _CLEARED)),
-    }
+    machine = comparison.hosts[0].fingerprint
+    cells = {_judged_key(machine, cell): cell for cell in comparison.cells}
+    slower = {}
+    cleared = []
+    for key, cell in cells.items():
+        if cell.verdict in GRAVE:
+            slower[key] = Slower(
+                one_line(cell.name),
+                cell.verdict.name,
+                one_line(sentence_of(cell)),
+                cell.baseline.environment,
+            )
+        if cell.verdict in _CLEARED:
+            cleared.append(key)
+    return {"slower": slower, "cleared": tuple(sorted(cleared))}
 
 
-def _key_of_judged(machine: str, cell: CellComparison) -> str:
+def _judged_key(machine: str, cell: CellComparison) -> str:
     key = key_of(machine, cell.cell)
     return key if cell.quantity == TIME else f"{key}-{cell.quantity}"
 
@@ -265,71 +271,75 @@ def shifts_of(history: History, before: Iterable[Shift]) -> tuple[Shift, ...]:
     ``before`` are those that the site already has. They stay as published, even if further nights
     change their size or move them by a few nights, so that nothing is announced twice.
     """
-    known = {(each.key, each.run): each for each in before}
-    changes = (
-        (cell, change)
-        for cell, change in reversed(history.changes)
-        if change.slower and not change.pending
-    )
-    drifts = ((cell, drift) for cell, drift in history.drifts if drift.slower)
-    return (
-        *(_shift(cell, change, known) for cell, change in changes),
-        *(_shift_of_drift(cell, drift, known) for cell, drift in drifts),
-    )
+    published = {(shift.key, shift.run): shift for shift in before}
+    shifts = []
+    for series, change in reversed(history.changes):
+        if change.slower and not change.pending:
+            shifts.append(_shift_of_change(series, change, published))
+    for series, drift in history.drifts:
+        if drift.slower:
+            shifts.append(_shift_of_drift(series, drift, published))
+    return tuple(shifts)
 
 
-def _shift(series: Series, change: ChangePoint, known: dict[tuple[str, str], Shift]) -> Shift:
-    place = change.place
+def _shift_of_change(
+    series: Series, change: ChangePoint, published: Mapping[tuple[str, str], Shift]
+) -> Shift:
     key = key_of(series.machine, series.cell)
     runs = [str(run) for run in series.runs]
-    close = runs[max(0, place - CLOSE) : place + CLOSE + 1]
-    # Up to the night that confirmed it here: a gate may have needed some of them.
-    near = tuple(runs[max(0, place - CLOSE) : place + ENOUGH_NIGHTS + 1])
-    if moved := next((known[key, run] for run in close if (key, run) in known), None):
-        return replace(moved, near=near)
+    first = max(0, change.place - CLOSE)
+    # Up to the night that confirmed it in the history: a gate may have needed some of them.
+    near = tuple(runs[first : change.place + ENOUGH_NIGHTS + 1])
+    for run in runs[first : change.place + CLOSE + 1]:
+        if (key, run) in published:
+            return replace(published[key, run], near=near)
     _, low, high = change.percent
-    words = (
+    sentence = (
         f"{size(change)} ({low:+.1f} to {high:+.1f} %), {significance(change)}; that night: "
         f"{what_else(series, change)}"
     )
-    started = datetime.fromisoformat(change.night.started)
-    return Shift(
-        key, one_line(name_of(series.cell)), change.night.run, started, one_line(words), near
-    )
+    return _new_shift(series, change.night, sentence, near)
 
 
-def _shift_of_drift(series: Series, drift: Drift, known: dict[tuple[str, str], Shift]) -> Shift:
+def _shift_of_drift(
+    series: Series, drift: Drift, published: Mapping[tuple[str, str], Shift]
+) -> Shift:
     key = key_of(series.machine, series.cell)
     along = tuple(str(run) for run in series.runs[drift.first : drift.last + ENOUGH_NIGHTS + 1])
     # A drift grows from night to night, and may have been published as a change point.
-    published = [known[key, run] for run in along if (key, run) in known]
-    if published:
-        return replace(published[0], near=along)
-    night = drift.last_night
-    words = one_line(
-        f"{drift_words(series, drift)}, from {drift.first_night.started[:10]} to "
-        f"{night.started[:10]}"
-    )
+    for run in along:
+        if (key, run) in published:
+            return replace(published[key, run], near=along)
+    first_day = drift.first_night.started[:10]
+    last_day = drift.last_night.started[:10]
+    sentence = f"{drift_words(series, drift)}, from {first_day} to {last_day}"
+    return _new_shift(series, drift.last_night, sentence, along)
+
+
+def _new_shift(series: Series, night: NightOfSeries, sentence: str, near: tuple[str, ...]) -> Shift:
     return Shift(
-        key,
-        one_line(name_of(series.cell)),
-        night.run,
-        datetime.fromisoformat(night.started),
-        words,
-        along,
+        key=key_of(series.machine, series.cell),
+        cell=one_line(name_of(series.cell)),
+        run=night.run,
+        started=datetime.fromisoformat(night.started),
+        sentence=one_line(sentence),
+        near=near,
     )
 
 
 def feed(contents: Contents, title: str, address: str = "") -> str:
-    """Return the feed as an XML document; ``address``, with a slash at its end, goes before every
-    link.
+    """Return the feed as an XML document.
+
+    ``address``, with a slash at its end, is put before every link.
     """
-    found = notices(contents)[:MOST_ENTRIES]
+    newest = notices(contents)[:MOST_ENTRIES]
     nights = contents.newest_first()
-    # Never the moment of making it: without a new entry the file stays as it is.
-    updated = (
-        found[0].when if found else nights[-1].started if nights else datetime.fromtimestamp(0, UTC)
-    )
+    # The time is never that of this call: without a new entry the file stays as it is.
+    updated = datetime.fromtimestamp(0, UTC)
+    if newest:
+        updated = newest[0].when
+    elif nights:
+        updated = nights[-1].started
     return rendered(
         "feed.xml.j2",
         one_line,
@@ -337,48 +347,53 @@ def feed(contents: Contents, title: str, address: str = "") -> str:
         title=title,
         updated=updated.isoformat(timespec="seconds"),
         address=address,
-        notices=found,
+        notices=newest,
     )
 
 
 def index_page(contents: Contents, title: str, version: str) -> str:
-    """Return the index: confirmed regressions, machines with their suites, and every night, the
-    newest first.
-    """
-    found = notices(contents)
+    """Return the index: regressions, machines with their suites, and nights, the newest first."""
+    all_notices = notices(contents)
     histories = sorted(
         contents.histories.values(),
-        key=lambda each: (contents.machine_name(each.machine), each.suite),
+        key=lambda page: (contents.machine_name(page.machine), page.suite),
     )
     return _page(
         title,
         version,
         contents=contents,
-        notices=found[:MOST_NOTICES],
-        more=max(0, len(found) - MOST_NOTICES),
+        notices=all_notices[:MOST_NOTICES],
+        more=max(0, len(all_notices) - MOST_NOTICES),
         histories=histories,
         nights=contents.newest_first(),
     )
 
 
 def history_page(history: History, suite: str, where: str, version: str) -> str:
-    """Return the page of a history: its picture, its change points with what changed that night,
-    and all series.
-    """
-    ends = [night for _, drift in history.drifts for night in (drift.first_night, drift.last_night)]
-    nights = dict.fromkeys([*(change.night for _, change in history.changes), *ends])
+    """Return the page of a history: its picture, its changes, and all series."""
+    nights = dict.fromkeys(change.night for _, change in history.changes)
+    for _, drift in history.drifts:
+        nights |= dict.fromkeys((drift.first_night, drift.last_night))
+    addresses = {night.run: (night.started, f"../{run_file(night.run)}") for night in nights}
     return _page(
         f"History of {suite} on {where}",
         version,
         contents=None,
-        # Of very many series the picture shows those with changes; the tables have all.
+        # With very many series the picture shows those with changes. The tables have all.
         pictures=pictures(REPORT, replace(history, everything=False), ReportOptions()),
         tables=page_to_html(changes_page(replace(history, everything=True)), level=2),
-        nights={night.run: (night.started, "../" + run_file(night.run)) for night in nights},
+        nights=addresses,
     )
 
 
 def _page(title: str, version: str, **given: Any) -> str:
     style = asset("style.css")
-    look = {"policy": policy(style), "style": Markup(style)}  # our own file
-    return rendered("site.html.j2", one_line, title=title, version=version, **look, **given)
+    return rendered(
+        "site.html.j2",
+        one_line,
+        title=title,
+        version=version,
+        policy=policy(style),
+        style=Markup(style),  # our own file
+        **given,
+    )

@@ -1,8 +1,6 @@
-"""`dlbench report tables`: software, networks and hardware behind the numbers, as Tables 1 to 3 of
-the paper.
-"""
+"""`dlbench report tables`: software, networks and hardware, as Tables 1 to 3 of the paper."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from dlbench.adapters import axes
 from dlbench.adapters.families import LOSSES, Family
@@ -30,62 +28,47 @@ _FACTS = ("blas", "execution", "onednn", "openmp", "cpu_capability", "compiler",
 
 
 def tables(results: Results) -> list[Table]:
-    """Return Tables 1 to 3 for these results: software, the networks that were measured,
-    hardware.
-    """
-    measured = {
-        (record.cell.network, record.cell.specification, record.cell.batch_size): family_of_record(
-            record
-        )
-        for record in results.records
-        if record.cell.adapter != IMPORTED
-    }
+    """Return Tables 1 to 3 for these results: software, measured networks, hardware."""
+    measured = {}
+    for record in results.records:
+        cell = record.cell
+        if cell.adapter != IMPORTED:
+            key = (cell.network, cell.specification, cell.batch_size)
+            measured[key] = family_of_record(record)
     workloads = [(name, family, batch) for (name, _, batch), family in measured.items()]
-    found = [software_table(results.records, results.hosts)]
+    all_tables = [software_table(results.records, results.hosts)]
     if workloads or not results.records:
-        found.append(networks_table(workloads))
-    return found + [hardware_table(host) for host in results.hosts.values()]
+        all_tables.append(networks_table(workloads))
+    return all_tables + [hardware_table(host) for host in results.hosts.values()]
 
 
 def software_table(records: Iterable[Record], hosts: dict[str, Host]) -> Table:
-    """Return a row for each framework, mode and environment: version, interpreter, environment
-    hash, libraries.
-    """
+    """Return the version, interpreter, environment and libraries of each framework and mode."""
     several = len(hosts) > 1
     newest: dict[tuple[str, str, str, str, str], Record] = {}
     for record in sorted(
-        records, key=lambda each: (bool(each.outcome.software), each.started), reverse=True
+        records, key=lambda record: (bool(record.outcome.software), record.started), reverse=True
     ):
         cell = record.cell
-        key = (
-            record.machine if several else "",
-            cell.framework,
-            cell.mode,
-            record.environment,
-            cell.tuning,
-        )
+        machine = record.machine if several else ""
+        key = (machine, cell.framework, cell.mode, record.environment, cell.tuning)
         newest.setdefault(key, record)
-    rows, notes = [], []
+    rows = []
+    notes = []
     for (machine, framework, mode, environment, tuning), record in sorted(newest.items()):
         software = record.outcome.software
-        name = f"{framework} {mode}" + (f" on {machine[:12]}" if several else "")
+        name = f"{framework} {mode}"
+        if several:
+            name += f" on {machine[:12]}"
         version = str(software.get("version", "?"))
         if software.get("framework", framework) != framework:
             version = f"{software['framework']} {version}"
-        rows.append(
-            entries(
-                name, version, record.interpreter, str(software.get("numpy", "?")), environment[:12]
-            )
-        )
-        facts = [f"{key} {_words(software[key])}" for key in _FACTS if software.get(key)]
-        variables = software.get("variables")
-        if isinstance(variables, dict):
-            threads = str(record.cell.threads)
-            for key, value in sorted(variables.items()):
-                of_threads = "THREADS" in key and value == threads
-                facts.append(f"{key}={'the threads asked' if of_threads else value}")
+        numpy = str(software.get("numpy", "?"))
+        rows.append(entries(name, version, record.interpreter, numpy, environment[:12]))
+        facts = _software_facts(record)
         if facts:
-            notes.append(f"{name}{'' if tuning == TUNED else ', ' + tuning}: " + "; ".join(facts))
+            condition = "" if tuning == TUNED else f", {tuning}"
+            notes.append(f"{name}{condition}: {'; '.join(facts)}")
     head = ("framework", "version", "interpreter", "NumPy", "environment")
     return Table(
         "Table 1. Software",
@@ -96,20 +79,31 @@ def software_table(records: Iterable[Record], hosts: dict[str, Host]) -> Table:
     )
 
 
+def _software_facts(record: Record) -> list[str]:
+    """Return the libraries and the environment variables of a launch."""
+    software = record.outcome.software
+    facts = [f"{key} {_short_text(software[key])}" for key in _FACTS if software.get(key)]
+    variables = software.get("variables")
+    if isinstance(variables, dict):
+        threads = str(record.cell.threads)
+        for key, value in sorted(variables.items()):
+            is_threads = "THREADS" in key and value == threads
+            facts.append(f"{key}={'the threads asked' if is_threads else value}")
+    return facts
+
+
 def networks_table(
     workloads: Iterable[tuple[str, Family | None, int | None]] | None = None,
 ) -> Table:
-    """Return a row for each network, family and mini-batch; by default for the paper's networks and
-    mini-batches.
-    """
+    """Return a row for each network, family and mini-batch; by default for those of the paper."""
     if workloads is None:
         workloads = [
             (network.name, network.family, network.batch_size) for network in FIRST.values()
         ]
-    wanted = list(workloads)
+    workloads = list(workloads)
     rows = []
     for name, family, batch in sorted(
-        wanted, key=lambda each: (in_order(each[0]), axes.order_of(each[2]))
+        workloads, key=lambda workload: (in_order(workload[0]), axes.order_of(workload[2]))
     ):
         size = "?" if batch is None else str(batch)
         if family is None:
@@ -121,19 +115,20 @@ def networks_table(
         loss = LOSSES.get(family.loss, "?")
         rows.append(entries(name, family.words(), family.size_words(), flops, size, loss))
     head = ("network", "layers", "parameters", "GFLOP/step", "batch", "loss")
+    families = [family for _, family, _ in workloads if family is not None and family.specified]
     notes = (
         (
             "GFLOP of one training step, matrix products and convolutions only; a multiply-add "
             "counts as two."
         ),
-        *_of_losses([family for _, family, _ in wanted if family is not None and family.specified]),
-        *_as_published([name for name, _, _ in wanted]),
+        *_training_notes(families),
+        *_published_notes([name for name, _, _ in workloads]),
     )
     return Table("Table 2. Networks", head, tuple(rows), notes, words=True)
 
 
-def _of_losses(families: Sequence[Family]) -> list[str]:
-    """Return a line for each loss that these networks are trained with."""
+def _training_notes(families: Sequence[Family]) -> list[str]:
+    """Return a line for each loss of these networks, and one on sampling machines."""
     lines = []
     if any(family.loss == "cross_entropy" for family in families):
         lines.append(
@@ -145,20 +140,19 @@ def _of_losses(families: Sequence[Family]) -> list[str]:
         lines.append(
             "Clip: the largest global gradient norm; a step scales larger gradients down to it."
         )
-    trained = [*lines[:-1], f"{lines[-1]} SGD, learning rate 0.01."] if lines else []
+    if lines:
+        lines[-1] += " SGD, learning rate 0.01."
     if any(not family.trains for family in families):
-        trained.append(
+        lines.append(
             "Activity and clock are means over the chains of sampling machines, which are not "
             "trained."
         )
-    return trained
+    return lines
 
 
-def _as_published(names: Iterable[str]) -> list[str]:
-    """Return a line on the different parameter counts that Table 2 of the 2016 paper gives for
-    these networks.
-    """
-    shown = [name for name in PARAMETERS_OF_2016 if name in set(names)]
+def _published_notes(names: Collection[str]) -> list[str]:
+    """Return a line on the other parameter counts of these networks in the 2016 paper's Table 2."""
+    shown = [name for name in PARAMETERS_OF_2016 if name in names]
     if not shown:
         return []
     given = ", ".join(f"{name} {PARAMETERS_OF_2016[name]}" for name in shown)
@@ -172,15 +166,15 @@ def _as_published(names: Iterable[str]) -> list[str]:
 
 
 def hardware_table(host: Host) -> Table:
-    """Return what the probe found on a machine."""
-    rows = tuple(entries(*pair) for pair in host.description)
+    """Return the probe's description of a machine."""
+    rows = tuple(entries(name, value) for name, value in host.description)
     notes = () if rows else ("The store has no description of this machine.",)
     return Table(f"Table 3. Hardware: {host.name}", ("", ""), rows, notes, words=True)
 
 
-def _words(value: object) -> str:
+def _short_text(value: object) -> str:
     if isinstance(value, dict):
-        value = ", ".join(f"{key} {inner}" for key, inner in value.items())
+        value = ", ".join(f"{key} {content}" for key, content in value.items())
     text = " ".join(str(value).split())
     return text if len(text) <= 100 else text[:97] + "..."
 
@@ -190,7 +184,7 @@ REPORT = Report(
     summary="Software, networks and hardware behind the numbers (Tables 1 to 3 of the paper).",
     examples=("dlbench report tables --format markdown",),
     analyse=lambda source: tables(source.results()),
-    page=lambda found, options: Page((), tuple(found)),
+    page=lambda tables, options: Page((), tuple(tables)),
     data=data_of_tables,
     rows=rows_of_tables,
     suggestion="software, networks and hardware behind the numbers",

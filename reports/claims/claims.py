@@ -67,8 +67,7 @@ class Claim:
     """Section, table or figure."""
     words: str
     figures: tuple[Figure, ...] = ()
-    """Evaluated on the user's results; empty if dlbench measures nothing that bears on the
-    claim."""
+    """Evaluated on the user's results. Empty: dlbench measures nothing about the claim."""
     figures_on_paper: tuple[Figure, ...] = ()
     """Evaluated on the paper's numbers, if they differ from `figures`."""
     published: str = ""
@@ -91,36 +90,37 @@ class Claim:
     @property
     def machine(self) -> str:
         """The machine that it requires: "4 cores, a GPU"."""
-        gpus = {0: "", 1: "a GPU"}.get(self.gpus, f"{self.gpus} GPUs")
-        named = f"{gpus} ({self.gpu.replace('|', ', ')})" if self.gpu else gpus
-        return ", ".join(filter(None, (f"{self.cores} cores" if self.cores else "", named)))
+        cores = f"{self.cores} cores" if self.cores else ""
+        gpus = ""
+        if self.gpus:
+            gpus = "a GPU" if self.gpus == 1 else f"{self.gpus} GPUs"
+        if self.gpu:
+            gpus += f" ({self.gpu.replace('|', ', ')})"
+        return ", ".join(filter(None, (cores, gpus)))
 
     def can_be_on(self, cores: int, gpus: Iterable[str]) -> bool:
         """Tell whether it can be tried on a machine with this many cores and these GPUs."""
-        return (
-            cores >= self.cores
-            and sum(bool(re.search(self.gpu, name)) for name in gpus) >= self.gpus
-        )
+        matching_gpus = [name for name in gpus if re.search(self.gpu, name)]
+        return cores >= self.cores and len(matching_gpus) >= self.gpus
 
 
 @functools.cache
 def claims() -> tuple[Claim, ...]:
     """Return all claims of papers, in their order."""
-    text = (
-        resources.files("dlbench.reports").joinpath("data/claims.toml").read_text(encoding="utf-8")
-    )
-    return tuple(Claim(**each) for each in tomllib.loads(text)["claim"])
+    path = resources.files("dlbench.reports") / "data/claims.toml"
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    return tuple(Claim(**fields) for fields in data["claim"])
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The verdict on a claim: how many figures are as claimed (``holds``) of those measured
-    (``of``), and all.
-    """
+    """The verdict on a claim, with its figures."""
 
     verdict: Answer
     holds: int
+    """Figures that are as claimed."""
     of: int
+    """Figures that were measured."""
     figures: tuple[tuple[Question, Answer], ...]
     note: str = ""
     """Why there is no figure at all."""
@@ -152,72 +152,79 @@ class Claims:
 
 
 def try_claims(claims: Sequence[Claim], tables: Tables, reference: str = "") -> Claims:
-    """Try these claims on tables of the user's results, or of the published table named
-    ``reference``.
-    """
-    asked = [ask(each.figures, tables) for each in claims]
-    here = iter(answers([question for questions in asked for question in questions]))
+    """Try these claims on the user's results, or on the published table named ``reference``."""
+    questions_by_claim = [ask(claim.figures, tables) for claim in claims]
+    all_questions = [question for questions in questions_by_claim for question in questions]
+    # The answers depend on the number of tests in the report, so all questions are asked at once.
+    remaining_answers = iter(answers(all_questions))
     tried = []
-    for claim, questions in zip(claims, asked, strict=True):
-        found = evidence([(question, next(here)) for question in questions])
-        tried.append(Tried(claim, None if claim.paper == OWN else on_paper(claim), found))
+    for claim, questions in zip(claims, questions_by_claim, strict=True):
+        evidence_here = evidence([(question, next(remaining_answers)) for question in questions])
+        evidence_on_paper = None if claim.paper == OWN else on_paper(claim)
+        tried.append(Tried(claim, evidence_on_paper, evidence_here))
     return Claims(tuple(tried), tables.matrix.notes, reference)
 
 
 def ask(figures: Iterable[Figure], tables: Tables) -> list[Question]:
-    """Return the questions that these figures come down to."""
+    """Return the questions of these figures about the tables."""
     return [question for figure in figures for question in figure.questions(tables)]
 
 
 def of_losses(name: str, losses: Losses) -> list[Question]:
     """Return the questions of a claim about losses, by its id."""
-    claim = next(each for each in claims() if each.id == name)
-    return ask(claim.figures, Tables(Matrix(), lambda cell: cell.row.framework, losses=losses))
+    tables = Tables(Matrix(), lambda cell: cell.row.framework, losses=losses)
+    return ask(_claim_by_id(name).figures, tables)
+
+
+def _claim_by_id(name: str) -> Claim:
+    return next(claim for claim in claims() if claim.id == name)
 
 
 def on_paper(claim: Claim) -> Evidence:
     """Try a claim on its paper's own numbers."""
-    if any(claim is known for known in claims()):
-        return _on_paper_by_id(claim.id)
-    return _on_paper(claim)
+    if any(claim is published for published in claims()):
+        return _try_published(claim.id)
+    return _try_on_paper(claim)
 
 
 @functools.cache
-def _on_paper_by_id(name: str) -> Evidence:
+def _try_published(name: str) -> Evidence:
     """Try one of `claims` once: every page of a site has the same evidence."""
-    return _on_paper(next(claim for claim in claims() if claim.id == name))
+    return _try_on_paper(_claim_by_id(name))
 
 
-def _on_paper(claim: Claim) -> Evidence:
-    figures = claim.figures_on_paper or (claim.figures if claim.published else ())
+def _try_on_paper(claim: Claim) -> Evidence:
+    figures = claim.figures_on_paper
+    if not figures and claim.published:
+        figures = claim.figures
     questions = ask(figures, _published(claim.published, frozenset(claim.on_machines)))
     return evidence(zip(questions, answers(questions), strict=True), claim.no_numbers)
 
 
 @functools.cache
 def _published(table: str, machines: frozenset[str]) -> Tables:
-    found = study(table).matrix() if table in TABLES else Matrix()
+    matrix = study(table).matrix() if table in TABLES else Matrix()
     if machines:
-        kept = {key: cell for key, cell in found.cells.items() if cell.column.machine in machines}
-        found = replace(found, cells=kept)
-    return Tables(found, lambda cell: cell.row.framework)
+        cells = {key: cell for key, cell in matrix.cells.items() if cell.column.machine in machines}
+        matrix = replace(matrix, cells=cells)
+    return Tables(matrix, lambda cell: cell.row.framework)
 
 
 def evidence(figures: Iterable[tuple[Question, Answer]], note: str = "") -> Evidence:
     """Return the evidence of one claim from its answers."""
-    found = tuple(figures)
-    known = [answer for _, answer in found if answer is not Answer.NOT_MEASURED]
-    return Evidence(
-        verdict(known), sum(answer in HOLDS for answer in known), len(known), found, note
-    )
+    figures = tuple(figures)
+    measured = [answer for _, answer in figures if answer is not Answer.NOT_MEASURED]
+    holds = sum(answer in HOLDS for answer in measured)
+    return Evidence(verdict(measured), holds, len(measured), figures, note)
 
 
-def verdict(known: Sequence[Answer]) -> Answer:
+def verdict(measured: Sequence[Answer]) -> Answer:
     """Return the verdict of a claim: the answer of a large majority of its figures, else partly."""
-    if not known:
+    if not measured:
         return Answer.NOT_MEASURED
     for kinds in ((Answer.REPRODUCES,), HOLDS, (Answer.DIFFERS,), (Answer.INCONCLUSIVE,)):
-        if sum(each in kinds for each in known) / len(known) >= MAJORITY:
+        count = sum(answer in kinds for answer in measured)
+        if count / len(measured) >= MAJORITY:
             return kinds[-1]
     return Answer.PARTLY
 
@@ -225,20 +232,21 @@ def verdict(known: Sequence[Answer]) -> Answer:
 def answers(questions: Sequence[Question]) -> list[Answer]:
     """Answer the questions of one report, in their order."""
     p_values = {}
-    for number, each in enumerate(questions):
-        if each.times is None:
+    for index, question in enumerate(questions):
+        if question.times is None:
             continue
-        over, under = each.times
-        for bound in _bounds(each):
+        over, under = question.times
+        for bound in _bounds(question):
             # The p-value of the ratio being the bound.
-            p = welch(over, under, bound)
-            if p is not None:
-                p_values[number, bound] = p
+            p_value = welch(over, under, bound)
+            if p_value is not None:
+                p_values[index, bound] = p_value
     adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-    return [
-        _answer(each, {bound: adjusted.get((number, bound)) for bound in _bounds(each)})
-        for number, each in enumerate(questions)
-    ]
+    all_answers = []
+    for index, question in enumerate(questions):
+        p_by_bound = {bound: adjusted.get((index, bound)) for bound in _bounds(question)}
+        all_answers.append(_answer(question, p_by_bound))
+    return all_answers
 
 
 def _bounds(question: Question) -> list[float]:
@@ -246,39 +254,33 @@ def _bounds(question: Question) -> list[float]:
 
 
 def _answer(question: Question, p_values: dict[float, float | None]) -> Answer:
-    found, claimed = question.found, question.claimed
-    if found is None:
+    """Return the answer to a question, with the adjusted p-values of its bounds."""
+    ratio = question.found
+    claimed = question.claimed
+    if ratio is None:
         return Answer.NOT_MEASURED
-    sides = []
-    for bound, right, wrong in (
-        (claimed.least, "worse", "better"),
-        (claimed.most, "better", "worse"),
-    ):
-        if bound is not None:
-            side = _side(question, found, bound, p_values[bound])
-            sides.append(
-                Answer.REPRODUCES if side == right else Answer.DIFFERS if side == wrong else None
-            )
-    if Answer.DIFFERS in sides:
-        return Answer.DIFFERS
-    if None in sides:
+    is_unclear = False
+    for bound, wrong_side in ((claimed.least, "better"), (claimed.most, "worse")):
+        if bound is None:
+            continue
+        side = _side(question, ratio, bound, p_values[bound])
+        if side == wrong_side:
+            return Answer.DIFFERS
+        if side == "no clear difference":
+            is_unclear = True
+    if is_unclear:
         return Answer.INCONCLUSIVE
-    as_large = claimed.size is None or claimed.size / SIZE <= found.value <= claimed.size * SIZE
+    as_large = claimed.size is None or claimed.size / SIZE <= ratio.value <= claimed.size * SIZE
     return Answer.REPRODUCES if as_large else Answer.IN_DIRECTION
 
 
-def _side(question: Question, found: Ratio, bound: float, p_value: float | None) -> Verdict:
-    """Say whether a figure is clearly above a bound ("worse", as of times), below it, or
-    neither.
-    """
+def _side(question: Question, ratio: Ratio, bound: float, p_value: float | None) -> Verdict:
+    """Say whether a figure is clearly above a bound ("worse", as for times), below, or neither."""
     if question.times is None:
-        return (
-            "worse"
-            if found.value > bound
-            else "better"
-            if found.value < bound
-            else "no clear difference"
-        )
-    return judge(
-        found.changed(lambda value: value / bound), p_value, WORSE if bound == 1.0 else 1.0
-    )
+        if ratio.value > bound:
+            return "worse"
+        if ratio.value < bound:
+            return "better"
+        return "no clear difference"
+    over_bound = ratio.changed(lambda value: value / bound)
+    return judge(over_bound, p_value, WORSE if bound == 1.0 else 1.0)

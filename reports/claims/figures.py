@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import Status
+from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.curve.rnn import sizes_of
 from dlbench.reports.curve.training import SETTING, Losses, published_losses
@@ -35,10 +35,11 @@ from dlbench.reports.results.statistics import Ratio, Summary, ratio
 
 FACT = "a fact, no ratio"
 """The method of a figure that is 1 where something is so, and 0 where it is not."""
-PUBLISHED, OF_LOSSES = "of published values", "of published losses"
+PUBLISHED = "of published values"
+OF_LOSSES = "of published losses"
 ONE_TRAINING = "of one training each, no interval"
 FAILED = (Status.CRASHED, Status.TIMED_OUT, Status.OUT_OF_MEMORY)
-_OF_A_RUN = ("figure", "device", "n_in", "n_rec", "n_steps")
+_RUN_COLUMNS = ("figure", "device", "n_in", "n_rec", "n_steps")
 """Columns of brandfonbrener2017.csv that identify a point."""
 _FOLLOWERS = {
     "framework": {"mode"},
@@ -48,11 +49,13 @@ _FOLLOWERS = {
     "cores": {"machine"},
 }
 """Axes that differ wherever another one does."""
-ANY, EACH, SLOWEST = "any", "each", "slowest"
+ANY = "any"
+EACH = "each"
+SLOWEST = "slowest"
 """Values that match everything: the fastest point counts, each one for itself, or the slowest."""
 _NUMBER = re.compile(r"(<=|>=|<|>|)(?:(\d+)\*)?(cores|\d+)")
 _RELATION = re.compile(r"(\d+)x|\+(\d+)")
-_USUAL = [axis.name for axis in axes.AXES if axis.usual is not None]
+_AXES_WITH_USUAL_VALUE = [axis.name for axis in axes.AXES if axis.usual is not None]
 
 
 class Claimed(NamedTuple):
@@ -90,16 +93,26 @@ def of_times(
     what: str, over: CellResult | None, under: CellResult | None, claimed: Claimed
 ) -> Question:
     """Return the question whether the ratio of these cells' times lies within the bounds."""
-    one, other = usable(over), usable(under)
-    if one is None or other is None:
-        lacking = [("first", over)] * (one is None) + [("second", under)] * (other is None)
-        missing = [f"the {which}: {why_missing(cell)}" for which, cell in lacking]
-        same = len(lacking) == 2 and why_missing(over) == why_missing(under)
-        return Question(
-            what, claimed, None, missing=why_missing(over) if same else "; ".join(missing)
-        )
+    first = usable(over)
+    second = usable(under)
+    if first is None or second is None:
+        return Question(what, claimed, None, missing=_why_pair_is_missing(over, under))
     flags = {flag.kind: flag for cell in (over, under) if cell is not None for flag in cell.flags}
-    return Question(what, claimed, ratio(one, other), (one, other), flags=tuple(flags.values()))
+    return Question(
+        what, claimed, ratio(first, second), (first, second), flags=tuple(flags.values())
+    )
+
+
+def _why_pair_is_missing(over: CellResult | None, under: CellResult | None) -> str:
+    why_first = f"the first: {why_missing(over)}"
+    why_second = f"the second: {why_missing(under)}"
+    if usable(over) is not None:
+        return why_second
+    if usable(under) is not None:
+        return why_first
+    if why_missing(over) == why_missing(under):
+        return why_missing(over)
+    return f"{why_first}; {why_second}"
 
 
 def of_value(what: str, value: float, claimed: Claimed, method: str = PUBLISHED) -> Question:
@@ -109,18 +122,19 @@ def of_value(what: str, value: float, claimed: Claimed, method: str = PUBLISHED)
 
 def usable(cell: CellResult | None) -> Summary | None:
     """Return a cell's time where it is one of the right mathematics."""
-    return None if cell is None or computes_nothing(cell) else cell.timed
+    if cell is None or computes_nothing(cell):
+        return None
+    return cell.timed
 
 
 def why_missing(cell: CellResult | None) -> str:
     """Return why a cell has no time that can be used."""
     if cell is None:
         return "not measured"
-    status = (
-        "no number that can be used"
-        if cell.status is Status.OK
-        else cell.status.value.replace("_", " ")
-    )
+    if cell.status is Status.OK:
+        status = "no number that can be used"
+    else:
+        status = cell.status.value.replace("_", " ")
     return f"{status}, {cell.reason}" if cell.reason else status
 
 
@@ -153,79 +167,83 @@ class Tables:
     def points(self, table: str) -> list[Point]:
         """Return the points of a table; of any other name those of brandfonbrener2017.csv."""
         if table in ("tools", "batches"):
-            return list(self._tools(usual_batch=table == "tools"))
+            return list(self._tool_points(usual_batch=table == "tools"))
         if table == "elman":
-            return list(self._elman())
+            return list(self._elman_points())
         if table == "cells":
-            cells = self.matrix.cells.values()
             return [
-                self._point(each, {"machine": each.machine, **each.cell._asdict()})
-                for each in cells
+                self._point(cell, {"machine": cell.machine, **cell.cell._asdict()})
+                for cell in self.matrix.cells.values()
             ]
         if table == "losses":
-            losses = published_losses() if self.losses is None else self.losses
-            return [
-                Point({"text": text, **dict(zip(SETTING, net, strict=True))}, value=loss)
-                for text, of_text in losses.items()
-                for net, loss in of_text.items()
-            ]
-        return [
-            Point(
-                {
-                    name: int(line[name]) if line[name].isdecimal() else line[name]
-                    for name in _OF_A_RUN
-                },
-                value=float(line["seconds"]),
-                also={"note": line["note"]},
-            )
-            for line in lines_of("brandfonbrener2017.csv")
-            if line["seconds"]
-        ]
+            return list(self._loss_points())
+        return list(_brandfonbrener_points())
 
     def _point(self, cell: CellResult, labels: Mapping[str, Any]) -> Point:
-        place, host = cell.column, self.matrix.hosts[cell.column.machine]
-        kind = "cpu" if place.on_cpu else "gpu"
-        facts = {
-            "tool": self.tool_of(cell),
-            "on": kind,
-            "cores": host.own_cores if place.on_cpu else None,
-            "host": host.name,
-        }
-        if not place.on_cpu:
+        place = cell.column
+        host = self.matrix.hosts[place.machine]
+        facts: dict[str, Any] = {"tool": self.tool_of(cell), "host": host.name}
+        if place.on_cpu:
+            facts["on"] = "cpu"
+            facts["cores"] = host.own_cores
+        else:
             index = place.device.partition(":")[2]
-            facts["gpu"] = (
-                dict(host.description).get(f"GPU {index}" if index else "GPU", "").partition(",")[0]
-            )
-        return Point(
-            {name: value for name, value in labels.items() if name != "adapter"}, cell, also=facts
-        )
+            description = dict(host.description).get(f"GPU {index}" if index else "GPU", "")
+            facts["on"] = "gpu"
+            facts["gpu"] = description.partition(",")[0]
+        point_axes = {name: value for name, value in labels.items() if name != "adapter"}
+        return Point(point_axes, cell, also=facts)
 
-    def _tools(self, usual_batch: bool) -> Iterator[Point]:
+    def _tool_points(self, usual_batch: bool) -> Iterator[Point]:
         for cell in self.matrix.cells.values():
-            network, batch, place = cell.group.network, cell.group.batch_size, cell.column
-            own_batch = network not in FIRST or batch == FIRST[network].batch_size
-            if (
-                axes.project(cell.cell, _USUAL) == axes.BLANK
-                and (own_batch or not usual_batch)
-                and not computes_nothing(cell)
-            ):
-                where = {"machine": place.machine, "device": place.device, "threads": place.threads}
-                labels = {
-                    **where,
-                    "tool": self.tool_of(cell),
-                    "network": network,
-                    "batch_size": batch,
-                }
-                yield self._point(cell, labels if place.on_cpu else {**labels, "threads": None})
+            network = cell.group.network
+            batch = cell.group.batch_size
+            place = cell.column
+            is_own_batch = network not in FIRST or batch == FIRST[network].batch_size
+            if usual_batch and not is_own_batch:
+                continue
+            if not _has_usual_values(cell.cell) or computes_nothing(cell):
+                continue
+            labels = {
+                "machine": place.machine,
+                "device": place.device,
+                "threads": place.threads if place.on_cpu else None,
+                "tool": self.tool_of(cell),
+                "network": network,
+                "batch_size": batch,
+            }
+            yield self._point(cell, labels)
 
-    def _elman(self) -> Iterator[Point]:
-        for (machine, cell), sizes in sizes_of(self.matrix, self.networks).items():
-            if cell.batch_size == 1 and axes.project(cell, _USUAL) == axes.BLANK:
-                row = {
-                    name: getattr(cell, name) for name in ("framework", "mode", "device", "threads")
-                }
-                for size, each in sizes.items():
-                    yield self._point(each, {"machine": machine, **row, **size._asdict()})
+    def _elman_points(self) -> Iterator[Point]:
+        for (machine, row), cells_by_size in sizes_of(self.matrix, self.networks).items():
+            if row.batch_size != 1 or not _has_usual_values(row):
+                continue
+            row_axes = {
+                name: getattr(row, name) for name in ("framework", "mode", "device", "threads")
+            }
+            for size, cell in cells_by_size.items():
+                yield self._point(cell, {"machine": machine, **row_axes, **size._asdict()})
+
+    def _loss_points(self) -> Iterator[Point]:
+        losses = published_losses() if self.losses is None else self.losses
+        for text, loss_by_setting in losses.items():
+            for setting, loss in loss_by_setting.items():
+                point_axes = {"text": text, **dict(zip(SETTING, setting, strict=True))}
+                yield Point(point_axes, value=loss)
+
+
+def _has_usual_values(cell: Cell) -> bool:
+    return axes.project(cell, _AXES_WITH_USUAL_VALUE) == axes.BLANK
+
+
+def _brandfonbrener_points() -> Iterator[Point]:
+    for line in lines_of("brandfonbrener2017.csv"):
+        if line["seconds"]:
+            point_axes = {
+                name: int(line[name]) if line[name].isdecimal() else line[name]
+                for name in _RUN_COLUMNS
+            }
+            yield Point(point_axes, value=float(line["seconds"]), also={"note": line["note"]})
 
 
 Number = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
@@ -234,54 +252,54 @@ _KINDS = {
 }
 
 
-def _as_lists(given: object) -> object:
-    """Return a table of axes with a list for each; "torch:compile" is a framework and its mode, as
-    in options.
+def _make_lists(given: object) -> object:
+    """Return a table of axes with a list for each.
+
+    As in options, "torch:compile" is a framework and its mode.
     """
     if not isinstance(given, dict):
         raise ValueError('it must be a table of axes, as in [slower] framework = "torch:eager"')
     row = given.get("framework")
     if isinstance(row, str) and ":" in row and "mode" not in given:
-        given = {**given, **dict(zip(("framework", "mode"), row.rsplit(":", 1), strict=True))}
+        framework, mode = row.rsplit(":", 1)
+        given = {**given, "framework": framework, "mode": mode}
     return {
         name: tuple(value) if isinstance(value, list) else (value,) for name, value in given.items()
     }
 
 
-def _of_axes(chosen: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
-    """Return them where they are axes with values of their kind; raises ValueError."""
+def _check_axes(chosen: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+    """Return them if they are axes with values of their kind. Raises ValueError."""
     for name, wanted in chosen.items():
         if name not in _KINDS:
             near = difflib.get_close_matches(str(name), _KINDS, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(_KINDS)}"
             raise ValueError(f"there is no axis {str(name)[:40]!r}. {hint}")
-        if not wanted or not all(
-            type(each) is _KINDS[name] or _is_operator(each) for each in wanted
-        ):
-            meant = "a whole number" if _KINDS[name] is int else "text in quotes"
+        kind = _KINDS[name]
+        is_valid = all(type(value) is kind or _is_operator(value) for value in wanted)
+        if not wanted or not is_valid:
+            meant = "a whole number" if kind is int else "text in quotes"
             raise ValueError(f"{name} must be {meant}, or a list of them")
     return chosen
 
 
 def _is_operator(value: object) -> bool:
-    text = value if isinstance(value, str) and not value.isdecimal() else ""
-    return text in (ANY, EACH, SLOWEST) or bool(
-        _NUMBER.fullmatch(text) or _RELATION.fullmatch(text)
-    )
+    if not isinstance(value, str) or value.isdecimal():
+        return False
+    if value in (ANY, EACH, SLOWEST):
+        return True
+    return _NUMBER.fullmatch(value) is not None or _RELATION.fullmatch(value) is not None
 
 
-Chosen = Annotated[dict[str, tuple[Any, ...]], BeforeValidator(_as_lists)]
-"""Values by axis: a value, a pattern or an operator, or a list of them; other axes may be
-anything."""
+Chosen = Annotated[dict[str, tuple[Any, ...]], BeforeValidator(_make_lists)]
+"""Values by axis: a value, a pattern or an operator, or a list of them. Others may be anything."""
 
 
-OfAxes = Annotated[Chosen, AfterValidator(_of_axes)]
+OfAxes = Annotated[Chosen, AfterValidator(_check_axes)]
 
 
 class Figure(BaseModel):
-    """A figure: the number of the `slower` points / that of the `faster`, its bounds and its
-    size.
-    """
+    """The number of the `slower` points / that of the `faster`, with its bounds and its size."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -296,10 +314,10 @@ class Figure(BaseModel):
     slower: Chosen = {}
     faster: Chosen = {}
     both: bool = False
-    """Whether a point without its counterpart is passed over; else its figure is missing."""
+    """Whether to skip a point without its counterpart. Otherwise its figure is missing."""
     result: Literal["ratio", "difference", "exponent", "crossing", "largest"] = "ratio"
-    """Of each pair the ratio, difference or exponent over `axis`; or of all the `axis` at ratio 1,
-    or the largest."""
+    """Of each pair the ratio, difference or exponent over `axis`. Of all pairs the `axis` at
+    ratio 1, or the largest ratio."""
     axis: str = ""
     fact: Literal["", "fails", "out of memory", "never out of memory"] = ""
     """Whether the cells end so, in place of a ratio."""
@@ -315,82 +333,74 @@ class Figure(BaseModel):
         return Claimed(0.5) if self.fact else Claimed(self.least, self.most, self.size)
 
     def questions(self, tables: Tables) -> Iterator[Question]:
-        """Yield a question for each figure that these tables have a point of."""
+        """Yield a question for each figure that has a point in these tables."""
         if self.value is not None:
             yield of_value(self.words, self.value, self.claimed)
             return
         table = tables.points(self.of)
         parts = ("cells", "besides", "slower", "faster")
         exact = self.model_copy(update={part: _exact(getattr(self, part), table) for part in parts})
-        yield from exact._questions_of(table, tables)
+        yield from exact._ask(table, tables)
 
-    def _questions_of(self, table: Sequence[Point], tables: Tables) -> Iterator[Question]:
-        points = [each for each in table if _matches(each, self.cells)]
-        several = len({each["machine"] for each in points}) > 1
+    def _ask(self, table: Sequence[Point], tables: Tables) -> Iterator[Question]:
+        points = [point for point in table if _matches(point, self.cells)]
+        several = len({point["machine"] for point in points}) > 1
         if self.fact:
             yield from self._facts(points, several)
         elif self.printed is not None:
             for point in _chosen(points, self.cells):
-                if (time := usable(point.cell)) is not None:
-                    yield of_value(
-                        f"{_side_name(point, several)}, table / text",
-                        time.median / self.printed,
-                        self.claimed,
-                    )
+                time = usable(point.cell)
+                if time is not None:
+                    what = f"{_side_name(point, several)}, table / text"
+                    yield of_value(what, time.median / self.printed, self.claimed)
         else:
-            method = (
-                PUBLISHED
-                if self.of != "losses"
-                else OF_LOSSES
-                if tables.losses is None
-                else ONE_TRAINING
-            )
+            method = PUBLISHED
+            if self.of == "losses":
+                method = OF_LOSSES if tables.losses is None else ONE_TRAINING
             yield from self._results(list(self._pairs(points)), several, method)
 
     def _pairs(self, points: Sequence[Point]) -> Iterator[tuple[Point | None, Point | None]]:
         """Yield the pairs of points of the two sides that agree in all other axes."""
-        sides = (self.slower, self.faster)
         named = {*self.slower, *self.faster}
-        alone = self.of in ("tools", "batches", "cells") and not self.both
         apart = named.union(*(_FOLLOWERS.get(name, ()) for name in named))
-        found: dict[object, tuple[list[Point], list[Point]]] = {}
+        groups: dict[object, tuple[list[Point], list[Point]]] = {}
         for point in points:
             rest = tuple(value for name, value in point.axes.items() if name not in apart)
-            for place, side in enumerate(sides):
-                out = place == 1 and self.besides and _matches(point, self.besides)
-                if (
-                    _matches(point, side)
-                    and not out
-                    and (related := self._related(point, side)) is not None
-                ):
-                    found.setdefault((rest, related), ([], []))[place].append(point)
-        for group in found.values():
-            chosen: list[list[Point | None]] = [
-                [*_chosen(of_side, side)] for of_side, side in zip(group, sides, strict=True)
-            ]
-            one, other = (each or ([None] if alone else []) for each in chosen)
-            yield from itertools.product(one, other)
+            is_left_out = bool(self.besides) and _matches(point, self.besides)
+            if _matches(point, self.slower):
+                key = (rest, self._shared_values(point, self.slower))
+                groups.setdefault(key, ([], []))[0].append(point)
+            if _matches(point, self.faster) and not is_left_out:
+                key = (rest, self._shared_values(point, self.faster))
+                groups.setdefault(key, ([], []))[1].append(point)
+        shows_single_points = self.of in ("tools", "batches", "cells") and not self.both
+        for slower_points, faster_points in groups.values():
+            slower: list[Point | None] = [*_chosen(slower_points, self.slower)]
+            faster: list[Point | None] = [*_chosen(faster_points, self.faster)]
+            if shows_single_points:
+                slower = slower or [None]
+                faster = faster or [None]
+            yield from itertools.product(slower, faster)
 
-    def _related(
+    def _shared_values(
         self, point: Point, side: Mapping[str, tuple[Any, ...]]
-    ) -> tuple[float, ...] | None:
-        """Return the values that related points of both sides share: "2x" is twice that of the
-        other side.
+    ) -> tuple[float, ...]:
+        """Return the values that related points of both sides share.
 
-        None for a point without a whole half.
+        "2x" is twice the value of the other side, so that half of it is shared.
         """
         shared = []
         for name in sorted({*self.slower, *self.faster}):
-            if any(
-                _RELATION.fullmatch(str(each))
-                for of in (self.slower, self.faster)
-                for each in of.get(name, ())
-            ):
-                relation = _RELATION.fullmatch(str(side.get(name, ("",))[0]))
-                value = point[name]
-                if relation:
-                    value = value / int(relation[1]) if relation[1] else value - int(relation[2])
-                shared.append(value)
+            wanted = (*self.slower.get(name, ()), *self.faster.get(name, ()))
+            if not any(_RELATION.fullmatch(str(word)) for word in wanted):
+                continue
+            value = point[name]
+            relation = _RELATION.fullmatch(str(side.get(name, ("",))[0]))
+            if relation and relation[1]:
+                value = value / int(relation[1])
+            elif relation:
+                value = value - int(relation[2])
+            shared.append(value)
         return tuple(shared)
 
     def _results(
@@ -403,67 +413,71 @@ class Figure(BaseModel):
         ]
         if self.result == "crossing":
             (low, first), (high, last) = sorted(
-                (slower[self.axis], found) for slower, _, found in values
+                (slower[self.axis], quotient) for slower, _, quotient in values
             )
             share = -math.log(first) / math.log(last / first)
-            yield of_value(
-                f"{self.axis} with a ratio of 1", low * (high / low) ** share, self.claimed
-            )
+            crossing = low * (high / low) ** share
+            yield of_value(f"{self.axis} with a ratio of 1", crossing, self.claimed)
         elif self.result == "largest":
-            slower, faster, most = max(values, key=lambda each: each[2])
+            slower, faster, most = max(values, key=lambda pair: pair[2])
             yield of_value(f"largest: {_pair_name(slower, faster, several)}", most, self.claimed)
         elif values:
-            for slower, faster, found in values:
-                if self.result == "difference":
-                    found = slower.value - faster.value
-                elif self.result == "exponent":
-                    found = math.log(found) / math.log(slower[self.axis] / faster[self.axis])
+            for slower, faster, quotient in values:
                 what = _pair_name(slower, faster, several)
-                named = what if self.result == "ratio" else f"{self.result}, {what}"
-                yield of_value(named, found, self.claimed, method)
+                value = quotient
+                if self.result == "difference":
+                    what = f"difference, {what}"
+                    value = slower.value - faster.value
+                elif self.result == "exponent":
+                    what = f"exponent, {what}"
+                    value = math.log(quotient) / math.log(slower[self.axis] / faster[self.axis])
+                yield of_value(what, value, self.claimed, method)
         else:
-            for one, other in pairs:
-                over, under = (None if each is None else each.cell for each in (one, other))
-                yield of_times(_pair_name(one, other, several), over, under, self.claimed)
+            for slower_point, faster_point in pairs:
+                what = _pair_name(slower_point, faster_point, several)
+                over = None if slower_point is None else slower_point.cell
+                under = None if faster_point is None else faster_point.cell
+                yield of_times(what, over, under, self.claimed)
 
     def _facts(self, points: Sequence[Point], several: bool) -> Iterator[Question]:
-        """Ask of each place whether its cell ends so; of "never" over all mini-batches together."""
+        """Ask of each place whether its cell ends so, for "never" over all its mini-batches."""
         never = self.fact.startswith("never")
-        wanted = FAILED if self.fact == "fails" else (Status.OUT_OF_MEMORY,)
+        statuses = FAILED if self.fact == "fails" else (Status.OUT_OF_MEMORY,)
 
         def place(point: Point) -> tuple[Any, ...]:
             return tuple(
                 value for name, value in point.axes.items() if not (never and name == "batch_size")
             )
 
-        for group in grouped(points, place).values():
-            cells = [each.cell for each in group if each.cell is not None]
+        for points_at_place in grouped(points, place).values():
+            cells = [point.cell for point in points_at_place if point.cell is not None]
             asked = cells if never else [fastest_mode(cells)]
-            ended = any(each.status in wanted for each in asked)
-            known = ended or any(map(usable, asked))
-            found = Ratio(float(ended is not never), None, None, FACT) if known else None
-            what = f"{_side_name(group[0], several)}: {self.fact}"
-            yield Question(
-                what, self.claimed, found, missing="" if known else why_missing(asked[0])
-            )
+            ended = any(cell.status in statuses for cell in asked)
+            what = f"{_side_name(points_at_place[0], several)}: {self.fact}"
+            if ended or any(map(usable, asked)):
+                holds = ended is not never
+                yield of_value(what, float(holds), self.claimed, FACT)
+            else:
+                yield Question(what, self.claimed, None, missing=why_missing(asked[0]))
 
 
 def _chosen(points: Sequence[Point], side: Mapping[str, tuple[Any, ...]]) -> list[Point]:
-    """Return the point that counts for a side: the fastest, or the slowest; or that of each value
-    of an axis.
-    """
+    """Return the points that count for a side: the fastest or slowest, or one for each value."""
     apart = [name for name, wanted in side.items() if EACH in wanted]
-    apart += ["device"] if "machine" in apart else []
+    if "machine" in apart:
+        apart.append("device")
     slowest = any(SLOWEST in wanted for wanted in side.values())
-    found = []
+    chosen = []
     for group in grouped(points, lambda point: tuple(point[name] for name in apart)).values():
         cells = [point.cell for point in group if point.cell is not None]
         if cells:
             best = fastest_mode(cells)
-            found.append(next(point for point in group if point.cell is best))
+            chosen.append(next(point for point in group if point.cell is best))
+        elif slowest:
+            chosen.append(max(group, key=lambda point: point.value))
         else:
-            found.append((max if slowest else min)(group, key=lambda point: point.value))
-    return found
+            chosen.append(min(group, key=lambda point: point.value))
+    return chosen
 
 
 def _exact(
@@ -481,15 +495,26 @@ def _exact_word(word: Any, names: Collection[Any]) -> Any:
     if not isinstance(word, str):
         return word
     name = word.removeprefix("!")
-    return word.removesuffix(name) + glob.escape(name) if name in names else word
+    if name not in names:
+        return word
+    return word.removesuffix(name) + glob.escape(name)
 
 
 def _matches(point: Point, chosen: Mapping[str, tuple[Any, ...]]) -> bool:
     for name, wanted in chosen.items():
-        values = [each for each in wanted if each not in (ANY, EACH, SLOWEST)]
-        if values and not any(_fits(point, point[name], each) for each in values):
+        conditions = [word for word in wanted if word not in (ANY, EACH, SLOWEST)]
+        if conditions and not any(_fits(point, point[name], word) for word in conditions):
             return False
     return True
+
+
+_COMPARISONS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "": operator.eq,
+}
 
 
 def _fits(point: Point, value: Any, wanted: Any) -> bool:
@@ -503,39 +528,31 @@ def _fits(point: Point, value: Any, wanted: Any) -> bool:
     if _RELATION.fullmatch(wanted):
         return True
     condition = _NUMBER.fullmatch(wanted)
-    bound = (
-        None
-        if condition is None
-        else point["cores"]
-        if condition[3] == "cores"
-        else int(condition[3])
-    )
-    if condition is None or bound is None:
+    if condition is None:
         return False
-    compare = {
-        "<": operator.lt,
-        "<=": operator.le,
-        ">": operator.gt,
-        ">=": operator.ge,
-        "": operator.eq,
-    }[condition[1]]
-    return bool(compare(value, int(condition[2] or 1) * bound))
+    comparison, factor, number = condition.groups()
+    bound = point["cores"] if number == "cores" else int(number)
+    if bound is None:
+        return False
+    return bool(_COMPARISONS[comparison](value, int(factor or 1) * bound))
 
 
 def _pair_name(slower: Point | None, faster: Point | None, several: bool) -> str:
     """Return the name of a pair: the common part once, a missing side as a question mark."""
     if slower is not None and faster is not None and slower.cell is None:
         apart = [name for name, value in slower.axes.items() if faster.axes.get(name) != value]
-        sides = [", ".join(str(each[name]) for name in apart) for each in (slower, faster)]
+        sides = [", ".join(str(point[name]) for name in apart) for point in (slower, faster)]
         return f"{_side_name(slower, several, *apart)}: {' / '.join(sides)}"
-    names = ["?" if each is None else _side_name(each, several) for each in (slower, faster)]
+    names = ["?" if point is None else _side_name(point, several) for point in (slower, faster)]
     shared = next(
-        group_name(each.cell.cell)
-        for each in (slower, faster)
-        if each is not None and each.cell is not None
+        group_name(point.cell.cell)
+        for point in (slower, faster)
+        if point is not None and point.cell is not None
     )
-    if all(name.startswith(f"{shared}, ") or name == "?" for name in names):
-        return f"{shared}: {' / '.join(name.removeprefix(f'{shared}, ') for name in names)}"
+    prefix = f"{shared}, "
+    if all(name.startswith(prefix) or name == "?" for name in names):
+        short_names = [name.removeprefix(prefix) for name in names]
+        return f"{shared}: {' / '.join(short_names)}"
     return " / ".join(names)
 
 

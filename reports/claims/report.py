@@ -39,20 +39,23 @@ FOUND = 1
 
 
 def _check(options: ReportOptions) -> None:
-    for what, name, known in (
+    verdicts = [answer.value for answer in Answer]
+    for kind, name, choices in (
         ("paper", options.paper, list(PAPERS)),
-        ("verdict", options.fail_on, [each.value for each in Answer]),
+        ("verdict", options.fail_on, verdicts),
     ):
-        if name and name not in known:
+        if name and name not in choices:
             raise ReportError(
-                f"There is no {what} named {name!r}; choose one of {', '.join(known)}."
+                f"There is no {kind} named {name!r}; choose one of {', '.join(choices)}."
             )
 
 
 def _chosen(options: ReportOptions) -> list[Claim]:
     """Return the claims to try: the user's alone if there are any and no paper is named."""
-    of_papers = [each for each in claims() if options.paper in ("", each.paper)]
-    return [*options.claims, *(of_papers if options.paper or not options.claims else [])]
+    if options.claims and not options.paper:
+        return list(options.claims)
+    published = [claim for claim in claims() if options.paper in ("", claim.paper)]
+    return [*options.claims, *published]
 
 
 def _analyse(source: Source) -> Claims:
@@ -62,7 +65,7 @@ def _analyse(source: Source) -> Claims:
         tables = Tables(matrix, lambda cell: cell.row.framework, losses={})
     else:
         adapters = {
-            each.adapter: tool for tool, each in source.counterparts().items() if each.adapter
+            stand.adapter: tool for tool, stand in source.counterparts().items() if stand.adapter
         }
         builds = source.builds()
         tool_of = tools_of_stands(adapters, lambda cell: builds.of(cell).adapter)
@@ -74,29 +77,36 @@ def _analyse(source: Source) -> Claims:
 def tools_of_stands(
     adapters: Mapping[str, str], adapter_of: Callable[[CellResult], str]
 ) -> Callable[[CellResult], str]:
-    """Return the tool of each cell: ``adapters`` names the papers' tools by the adapters that stand
-    for them.
+    """Return a function that names the tool of a cell.
+
+    ``adapters`` has the papers' tools by the adapters that stand for them.
     """
 
     def tool_of(cell: CellResult) -> str:
-        adapter, row = adapter_of(cell), cell.row.framework
+        adapter = adapter_of(cell)
+        if adapter in adapters:
+            return adapters[adapter]
+        row = cell.row.framework
         # A row may have the name of a tool of the papers, and be another program.
-        return adapters.get(adapter, f"{row} by {adapter}" if row in adapters.values() else row)
+        return f"{row} by {adapter}" if row in adapters.values() else row
 
     return tool_of
 
 
 SHOWN = 4
-"""So many figures of a claim are each shown in words; of more, their range."""
+"""A claim with at most this many figures shows each of them. Others show the range."""
 
 
-def _columns(here: str = "here", own: bool = False) -> tuple[Column[Tried], ...]:
-    def of(on: str, name: str) -> Callable[[Tried], Any]:
-        return lambda tried: getattr(getattr(tried, on), name, None)
+def _evidence_value(side: str, name: str) -> Callable[[Tried], Any]:
+    """Return an accessor of one attribute of the evidence "on_paper" or "here"."""
+    return lambda tried: getattr(getattr(tried, side), name, None)
 
-    def of_paper(tried: Tried) -> Entry:
-        return Entry("") if tried.on_paper is None else _verdict(tried.on_paper)
 
+def _verdict_on_paper(tried: Tried) -> Entry:
+    return Entry("") if tried.on_paper is None else _verdict(tried.on_paper)
+
+
+def _columns(place: str = "here", own: bool = False) -> tuple[Column[Tried], ...]:
     return (
         Column("id", "", lambda tried: tried.claim.id),
         Column("paper", None, lambda tried: tried.claim.paper),
@@ -105,15 +115,19 @@ def _columns(here: str = "here", own: bool = False) -> tuple[Column[Tried], ...]
         Column(
             "verdict_on_paper",
             None if own else "on its own table",
-            of("on_paper", "verdict"),
-            of_paper,
+            _evidence_value("on_paper", "verdict"),
+            _verdict_on_paper,
         ),
-        Column("verdict_here", here, of("here", "verdict"), lambda tried: _verdict(tried.here)),
-        *(
-            Column(f"{name}_{on}", None, of(on, name))
-            for on in ("on_paper", "here")
-            for name in ("holds", "of")
+        Column(
+            "verdict_here",
+            place,
+            _evidence_value("here", "verdict"),
+            lambda tried: _verdict(tried.here),
         ),
+        Column("holds_on_paper", None, _evidence_value("on_paper", "holds")),
+        Column("of_on_paper", None, _evidence_value("on_paper", "of")),
+        Column("holds_here", None, _evidence_value("here", "holds")),
+        Column("of_here", None, _evidence_value("here", "of")),
         Column("note", None, lambda tried: tried.claim.no_numbers),
         Column("numbers", None, _numbers, fields=None),
         Column("missing", None, _missing_numbers, fields=None),
@@ -121,108 +135,111 @@ def _columns(here: str = "here", own: bool = False) -> tuple[Column[Tried], ...]
     )
 
 
-def claims_page(found: Claims) -> Page:
+def claims_page(claims: Claims) -> Page:
     """Return a table of each paper's claims, with the evidence beneath it."""
-    here = f"on {found.reference}" if found.reference else "here"
-    papers = grouped(found.tried, lambda each: each.claim.paper)
-    tables = [
-        table(
-            _columns(here, paper == OWN),
-            tried,
-            "Your own claims" if paper == OWN else PAPERS[paper],
-            notes=_notes(tried, here),
-            words=True,
-        )
-        for paper, tried in papers.items()
-    ]
+    place = f"on {claims.reference}" if claims.reference else "here"
+    tried_by_paper = grouped(claims.tried, lambda tried: tried.claim.paper)
+    tables = []
+    for paper, tried in tried_by_paper.items():
+        is_own = paper == OWN
+        title = "Your own claims" if is_own else PAPERS[paper]
+        notes = _notes(tried, place)
+        tables.append(table(_columns(place, is_own), tried, title, notes=notes, words=True))
     return Page(
         ("Claims, and the figures for and against them.",),
         tuple(tables),
-        (*_legend(papers), *found.notes),
+        (*_legend(tried_by_paper), *claims.notes),
     )
 
 
-def _verdict(found: Evidence) -> Entry:
-    """Return the verdict, with the number of figures that hold if they disagree, or that exist if
-    some are missing.
+def _verdict(evidence: Evidence) -> Entry:
+    """Return the verdict, with the number of figures that hold, or that were measured."""
+    count = ""
+    if evidence.verdict is Answer.PARTLY:
+        count = f"{evidence.holds} of {evidence.of}"
+    elif evidence.of and evidence.missing:
+        count = f"{evidence.of} of {len(evidence.figures)} figures"
+    words = (evidence.verdict.value, count, evidence.note.partition(":")[0])
+    return Entry(", ".join(filter(None, words)), hole=evidence.verdict is Answer.DIFFERS)
+
+
+def _notes(all_tried: Sequence[Tried], place: str) -> Iterator[str]:
+    """Yield the evidence of each verdict, then the missing cells.
+
+    Claims that lack the same cells share one line.
     """
-    there = f"{found.of} of {len(found.figures)} figures" if found.of and found.missing else ""
-    holds = f"{found.holds} of {found.of}" if found.verdict is Answer.PARTLY else ""
-    words = (found.verdict.value, holds or there, found.note.partition(":")[0])
-    return Entry(", ".join(filter(None, words)), hole=found.verdict is Answer.DIFFERS)
+    names_by_lack: dict[tuple[str, str, str], list[str]] = {}
+    for tried in all_tried:
+        name = tried.claim.id
+        for where, evidence in (("on its own table", tried.on_paper), (place, tried.here)):
+            if evidence is not None and evidence.of:
+                yield f"{name} {where}: {figures(evidence)}{_warnings(evidence)}."
+        if tried.here.missing or not tried.here.of:
+            how = "Missing for" if tried.here.of else "Not measured for"
+            lack = (how, _lacking_cells(tried), tried.claim.measure)
+            names_by_lack.setdefault(lack, []).append(name)
+    for (how, cells, command), names in names_by_lack.items():
+        measure = f" Measure: `{command}`" if command else ""
+        yield f"{how} {', '.join(names)}: {cells}.{measure}"
 
 
-def _notes(tried: Sequence[Tried], here: str) -> Iterator[str]:
-    """Yield the evidence of each verdict, then the missing cells, once for all claims that lack the
-    same.
-    """
-    lacking: dict[tuple[str, str, str], list[str]] = {}
-    for each in tried:
-        for where, found in (("on its own table", each.on_paper), (here, each.here)):
-            if found is not None and found.of:
-                yield f"{each.claim.id} {where}: {figures(found)}{_warnings(found)}."
-        if each.here.missing or not each.here.of:
-            how, what = (
-                "Missing for" if each.here.of else "Not measured for",
-                each.claim.needs or "none of its cells",
-            )
-            if each.here.missing:
-                first, *others = each.here.missing
-                more = f" and {len(others)} more" if others else ""
-                what = f"{first.what}{more} ({first.missing.removesuffix('.')})"
-            lacking.setdefault((how, what, each.claim.measure), []).append(each.claim.id)
-    for (how, what, command), names in lacking.items():
-        yield f"{how} {', '.join(names)}: {what}." + (f" Measure: `{command}`" if command else "")
+def _lacking_cells(tried: Tried) -> str:
+    if not tried.here.missing:
+        return tried.claim.needs or "none of its cells"
+    first, *others = tried.here.missing
+    more = f" and {len(others)} more" if others else ""
+    return f"{first.what}{more} ({first.missing.removesuffix('.')})"
 
 
-def figures(found: Evidence) -> str:
-    """Return the figures in words: each of a few, else from the least to the largest, and how many
-    hold.
-    """
-    found_ones = [question for question, _ in found.figures if question.found is not None]
-    facts = all(
-        question.found is not None and question.found.method == FACT for question in found_ones
-    )
-    claimed = "" if facts else f", claimed {_claimed([each.claimed for each in found_ones])}"
-    if len(found_ones) <= SHOWN:
-        return "; ".join(map(_figure, found_ones)) + claimed
-    values = [question.found.value for question in found_ones if question.found is not None]
-    span = "" if facts else f"{number(min(values))} to {number(max(values))}"
-    return f"{span}{claimed}: {found.holds} of {found.of} hold".removeprefix(": ")
+def figures(evidence: Evidence) -> str:
+    """Return the figures in words: each of a few, the range of many and how many hold."""
+    measured = [question for question, _ in evidence.figures if question.found is not None]
+    ratios = [question.found for question in measured if question.found is not None]
+    are_facts = all(ratio.method == FACT for ratio in ratios)
+    claimed = ""
+    if not are_facts:
+        claimed = f", claimed {_claimed_range([question.claimed for question in measured])}"
+    if len(measured) <= SHOWN:
+        return "; ".join(map(_figure, measured)) + claimed
+    hold = f"{evidence.holds} of {evidence.of} hold"
+    if are_facts:
+        return hold
+    values = [ratio.value for ratio in ratios]
+    return f"{number(min(values))} to {number(max(values))}{claimed}: {hold}"
 
 
-def _claimed(several: Sequence[Claimed]) -> str:
-    """Return where figures are claimed to be; of many sizes the least and the greatest."""
-    words = list(dict.fromkeys(each.words for each in several))
-    sizes = [each.size for each in several if each.size is not None]
+def _claimed_range(all_claimed: Sequence[Claimed]) -> str:
+    """Return the claimed bounds and sizes; of many sizes the least and the greatest."""
+    words = list(dict.fromkeys(claimed.words for claimed in all_claimed))
+    sizes = [claimed.size for claimed in all_claimed if claimed.size is not None]
     if len(words) <= SHOWN or not sizes:
         return " or ".join(words)
-    bounds = dict.fromkeys(each._replace(size=None).words for each in several)
+    bounds = dict.fromkeys(claimed._replace(size=None).words for claimed in all_claimed)
     return f"{' or '.join(bounds)}, about {number(min(sizes))} to {number(max(sizes))}"
 
 
-def _warnings(found: Evidence) -> str:
-    """Return how many figures rest on cells with a flag, and which flags these are."""
+def _warnings(evidence: Evidence) -> str:
+    """Return the number of figures from cells with a flag, and the names of these flags."""
     flagged = [
         question.flags
-        for question, _ in found.figures
+        for question, _ in evidence.figures
         if question.found is not None and question.flags
     ]
+    if not flagged:
+        return ""
     kinds = dict.fromkeys(flag.kind.name for flags in flagged for flag in flags)
-    return f" ({len(flagged)} with a warning: {', '.join(kinds)})" if flagged else ""
+    return f" ({len(flagged)} with a warning: {', '.join(kinds)})"
 
 
 def _figure(question: Question) -> str:
-    found = question.found
-    assert found is not None
-    if found.method == FACT:
-        return f"{question.what}: {'yes' if found.value else 'no'}"
-    ends = (
-        ""
-        if found.low is None or found.high is None
-        else f" ({number(found.low)} to {number(found.high)})"
-    )
-    return f"{question.what} {number(found.value)}{ends}"
+    ratio = question.found
+    assert ratio is not None
+    if ratio.method == FACT:
+        return f"{question.what}: {'yes' if ratio.value else 'no'}"
+    ends = ""
+    if ratio.low is not None and ratio.high is not None:
+        ends = f" ({number(ratio.low)} to {number(ratio.high)})"
+    return f"{question.what} {number(ratio.value)}{ends}"
 
 
 def _legend(papers: Iterable[str]) -> Iterator[str]:
@@ -245,35 +262,55 @@ def _legend(papers: Iterable[str]) -> Iterator[str]:
 
 
 def _numbers(tried: Tried) -> list[dict[str, Any]]:
-    return [
-        {
-            "on": on,
-            "what": question.what,
-            **{name: getattr(question.found, name) for name in ("value", "low", "high", "method")},
-            "claimed": question.claimed,
-            "answer": answer,
-            "flags": question.flags,
-        }
-        for on, found in (("on_paper", tried.on_paper), ("here", tried.here))
-        for question, answer in (found.figures if found is not None else ())
-        if question.found is not None
-    ]
+    numbers = []
+    for side, evidence in (("on_paper", tried.on_paper), ("here", tried.here)):
+        if evidence is None:
+            continue
+        for question, answer in evidence.figures:
+            ratio = question.found
+            if ratio is None:
+                continue
+            numbers.append(
+                {
+                    "on": side,
+                    "what": question.what,
+                    "value": ratio.value,
+                    "low": ratio.low,
+                    "high": ratio.high,
+                    "method": ratio.method,
+                    "claimed": question.claimed,
+                    "answer": answer,
+                    "flags": question.flags,
+                }
+            )
+    return numbers
 
 
 def _missing_numbers(tried: Tried) -> list[dict[str, Any]]:
-    without = tried.claim.no_numbers or "its numbers", tried.claim.needs or "none of its cells"
-    return [
-        {"on": on, "what": what, "reason": reason}
-        for (on, found), nothing in zip(
-            (("on_paper", tried.on_paper), ("here", tried.here)), without, strict=True
-        )
-        if found is not None
-        for what, reason in (
-            [(each.what, each.missing) for each in found.missing]
-            if found.figures
-            else [(nothing, "not measured")]
-        )
-    ]
+    numbers_of_paper = tried.claim.no_numbers or "its numbers"
+    cells = tried.claim.needs or "none of its cells"
+    missing = []
+    for side, evidence, lacking in (
+        ("on_paper", tried.on_paper, numbers_of_paper),
+        ("here", tried.here, cells),
+    ):
+        if evidence is None:
+            continue
+        if not evidence.figures:
+            missing.append({"on": side, "what": lacking, "reason": "not measured"})
+        for question in evidence.missing:
+            missing.append({"on": side, "what": question.what, "reason": question.missing})
+    return missing
+
+
+def _exit_code(claims: Claims, options: ReportOptions) -> int:
+    if any(tried.here.verdict.value == options.fail_on for tried in claims.tried):
+        return FOUND
+    return 0
+
+
+def _has_section(claims: Claims) -> bool:
+    return any(tried.here.verdict is not Answer.NOT_MEASURED for tried in claims.tried)
 
 
 REPORT = Report(
@@ -289,18 +326,14 @@ inconclusive, or not measured and what to measure. `--claim FILE.toml` tries a c
         "dlbench report claims --claim mine.toml --fail-on differs",
     ),
     analyse=_analyse,
-    page=lambda found, options: claims_page(found),
-    data=lambda found: objects(_columns(), found.tried),
-    rows=lambda found: csv_rows(_columns(), found.tried),
+    page=lambda claims, options: claims_page(claims),
+    data=lambda claims: objects(_columns(), claims.tried),
+    rows=lambda claims: csv_rows(_columns(), claims.tried),
     options=frozenset({REFERENCE, ALL_RUNS, PAPER, CLAIMS, FAIL_ON}),
     trainings=True,
     validate=_check,
-    exit_code=lambda found, options: (
-        FOUND if any(each.here.verdict.value == options.fail_on for each in found.tried) else 0
-    ),
-    has_section=lambda found: any(
-        each.here.verdict is not Answer.NOT_MEASURED for each in found.tried
-    ),
+    exit_code=_exit_code,
+    has_section=_has_section,
     heading="Published claims, tried here",
     place=75,
 )

@@ -18,20 +18,21 @@ class Rows(NamedTuple):
     lines: Iterable[Mapping[str, Any]]
 
 
-MEDIAN, VALUE = ("median", "low", "high"), ("value", "low", "high")
-"""The parts of a summary, and of a ratio or an estimate."""
+MEDIAN = ("median", "low", "high")
+"""The parts of a summary."""
+VALUE = ("value", "low", "high")
+"""The parts of a ratio or an estimate."""
 
 
 def rows_of_tables(tables: Iterable[Table]) -> Rows:
-    """Return a line for each field of these tables, which says in which table, row and column it
-    stands.
-    """
-    lines = [
-        {"table": table.title, "row": number, "column": head, "value": entry.plain}
-        for table in tables
-        for number, row in enumerate(table.rows, start=1)
-        for head, entry in zip(table.head, row, strict=False)
-    ]
+    """Return a line for each field of these tables, with its table, row and column."""
+    lines = []
+    for table in tables:
+        for number, row in enumerate(table.rows, start=1):
+            for head, entry in zip(table.head, row, strict=False):
+                lines.append(
+                    {"table": table.title, "row": number, "column": head, "value": entry.plain}
+                )
     return Rows(("table", "row", "column", "value"), lines)
 
 
@@ -43,12 +44,13 @@ def csv_text(rows: Rows) -> str:
     """Return rows as CSV text with a head.
 
     A text that a spreadsheet would calculate, since it begins with ``=``, ``+``, ``-`` or ``@``,
-    has an apostrophe before it; numbers, and a sign alone, stay what they are.
+    gets an apostrophe before it. Numbers, and a sign alone, stay as they are.
     """
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(rows.columns)
-    writer.writerows([_field(line, column) for column in rows.columns] for line in rows.lines)
+    for line in rows.lines:
+        writer.writerow([_field(line, column) for column in rows.columns])
     return buffer.getvalue()
 
 
@@ -60,9 +62,13 @@ def _field(line: Mapping[str, Any], column: str) -> Any:
         value = " ".join(flag["name"] for flag in value)
     elif column.endswith("wait_policy"):
         value = " ".join(f"{name}={set_to}" for name, set_to in (value or {}).items())
-    return "" if value is None else _inert(value) if isinstance(value, str) else value
+    if value is None:
+        return ""
+    return _inert(value) if isinstance(value, str) else value
 
 
 def _inert(text: str) -> str:
     text = one_line(text, WHOLE)
-    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+    if _FORMULA.match(text) and not _NUMBER.fullmatch(text):
+        return f"'{text}"
+    return text

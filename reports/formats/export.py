@@ -12,16 +12,16 @@ from dlbench.reports.formats.terminal import WIDTH, page_to_terminal
 from dlbench.reports.report import Report, ReportOptions
 
 NARROWEST = 40
-"""Columns of a terminal that tables are made for."""
+"""Columns of the narrowest terminal that tables are made for."""
 _Writer = Callable[[Report[Any], Any, ReportOptions], str]
 
 FORMATS: dict[str, _Writer] = {
-    "terminal": lambda report, found, options: page_to_terminal(report.page(found, options)),
-    "markdown": lambda report, found, options: page_to_markdown(report.page(found, options)),
-    "latex": lambda report, found, options: page_to_latex(report.page(found, options)),
+    "terminal": lambda report, content, options: page_to_terminal(report.page(content, options)),
+    "markdown": lambda report, content, options: page_to_markdown(report.page(content, options)),
+    "latex": lambda report, content, options: page_to_latex(report.page(content, options)),
     # These two hold every quantity of a cell at once.
-    "csv": lambda report, found, options: csv_text(report.as_rows(found)),
-    "json": lambda report, found, options: json_text(report.as_data(found)),
+    "csv": lambda report, content, options: csv_text(report.as_rows(content)),
+    "json": lambda report, content, options: json_text(report.as_data(content)),
 }
 
 
@@ -30,21 +30,24 @@ def formats_of(report: Report[Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*FORMATS, *report.own_formats]))
 
 
-def export(report: Report[Any], found: Any, options: ReportOptions, form: str) -> str:
-    """Return what a report found in the format of this name."""
-    own = report.own_formats.get(form)
-    return FORMATS[form](report, found, options) if own is None else own(found)
+def export(report: Report[Any], content: Any, options: ReportOptions, form: str) -> str:
+    """Return the content of a report in the format of this name."""
+    if form in report.own_formats:
+        return report.own_formats[form](content)
+    return FORMATS[form](report, content, options)
 
 
-def to_stdout(report: Report[Any], found: Any, options: ReportOptions, form: str) -> str:
-    """Return the same for standard output: coloured on a terminal without NO_COLOR, COLUMNS wide,
-    in its encoding.
+def to_stdout(report: Report[Any], content: Any, options: ReportOptions, form: str) -> str:
+    """Return the same for standard output, in its encoding.
+
+    On a terminal it is COLUMNS wide, and coloured without NO_COLOR.
     """
     if form != "terminal" or form in report.own_formats:
-        return export(report, found, options, form)
+        return export(report, content, options, form)
     columns = os.environ.get("COLUMNS", "")
-    width = max(NARROWEST, int(columns)) if columns.isdecimal() and int(columns) else WIDTH
+    width = WIDTH
+    if columns.isdecimal() and int(columns):
+        width = max(NARROWEST, int(columns))
     colour = os.isatty(1) and "NO_COLOR" not in os.environ
-    return page_to_terminal(
-        report.page(found, options), width, colour, sys.stdout.encoding or "utf-8"
-    )
+    encoding = sys.stdout.encoding or "utf-8"
+    return page_to_terminal(report.page(content, options), width, colour, encoding)

@@ -25,58 +25,49 @@ _INNER = {
 
 
 def plain(value: Any) -> Any:
-    """Return a value as plain JSON types, all the way down: dataclasses and named tuples become
-    objects.
-    """
+    """Return a value as plain JSON types: dataclasses and named tuples become objects."""
     if isinstance(value, Flag):
         return {"name": value.kind.name, "symbol": value.kind.symbol, "detail": value.sentence}
     if dataclasses.is_dataclass(value):
-        return {name: plain(each) for name, each in vars(value).items() if name not in _INNER}
+        fields = vars(value).items()
+        return {name: plain(content) for name, content in fields if name not in _INNER}
     if hasattr(value, "_asdict"):
-        return {name: plain(each) for name, each in value._asdict().items()}
+        return {name: plain(content) for name, content in value._asdict().items()}
     if isinstance(value, Mapping):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: plain(content) for key, content in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     if isinstance(value, Enum):
         return value.value
-    return value.isoformat() if isinstance(value, date) else value
+    if isinstance(value, date):
+        return value.isoformat()
+    return value
 
 
 def data_of_tables(tables: Iterable[Table]) -> list[dict[str, Any]]:
     """Return an object for each table: its title, its rows as objects, its notes."""
-    return [
-        {
-            "title": table.title,
-            "rows": [
-                {
-                    head or f"column_{place}": entry.plain
-                    for place, (head, entry) in enumerate(zip(table.head, row, strict=True))
-                }
-                for row in table.rows
-            ],
-            "notes": list(table.notes),
-        }
-        for table in tables
-    ]
+    data = []
+    for table in tables:
+        keys = [head or f"column_{place}" for place, head in enumerate(table.head)]
+        rows = []
+        for row in table.rows:
+            rows.append({key: entry.plain for key, entry in zip(keys, row, strict=True)})
+        data.append({"title": table.title, "rows": rows, "notes": list(table.notes)})
+    return data
 
 
 def json_text(content: Any, indent: int | None = 2) -> str:
-    """Return JSON text; what is not finite is null, since JSON knows neither nan nor inf."""
-    return (
-        json_escaped(
-            json.dumps(finite(content), indent=indent, allow_nan=False, ensure_ascii=False)
-        )
-        + "\n"
-    )
+    """Return JSON text, with null for nan and inf, which JSON does not have."""
+    text = json.dumps(finite(content), indent=indent, allow_nan=False, ensure_ascii=False)
+    return json_escaped(text) + "\n"
 
 
 def finite(content: Any) -> Any:
-    """Return it with null for what JSON has no word for (a loss that is not a number), all the way
-    down.
-    """
+    """Return the content with null for numbers that JSON does not have, such as a loss of nan."""
     if isinstance(content, Mapping):
         return {str(key): finite(value) for key, value in content.items()}
     if isinstance(content, list | tuple):
         return [finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+    if isinstance(content, float) and not math.isfinite(content):
+        return None
+    return content

@@ -59,8 +59,9 @@ def entries(*texts: str) -> tuple[Entry, ...]:
 
 
 class Table(NamedTuple):
-    """A table with its heading and the lines beneath; a row of a single entry is a heading over
-    those below it.
+    """A table with its heading and the lines beneath it.
+
+    A row of a single entry is a heading over the rows below it.
     """
 
     title: str
@@ -71,14 +72,15 @@ class Table(NamedTuple):
     keys: int = 1
     """Leading columns that identify a row: repeated where the others are shown in several parts."""
     spans: tuple[tuple[str, int], ...] = ()
-    """Names over this many neighbouring columns each, behind the leading ones: a machine's stay
-    together."""
+    """Names with the number of neighbouring columns below them, after the leading ones.
+
+    The columns of a machine stay together."""
     key: str = ""
     """The list of its rows in the report's JSON; empty: JSON does not have them."""
     columns: tuple[Any, ...] = ()
-    """How it was declared (`reports.columns`), ..."""
+    """Its declaration (`reports.columns`)."""
     objects: tuple[Any, ...] = ()
-    """... and what its rows are."""
+    """The objects of its rows."""
 
 
 class Page(NamedTuple):
@@ -89,91 +91,92 @@ class Page(NamedTuple):
     after: tuple[str, ...] = ()
 
     def inert(self, best: str, encoding: str = "utf-8") -> "Page":
-        """Return the page with every text as `results.safe_text` shows it, and with the word for
-        the mark of the best.
+        """Return the page with every text as `results.safe_text` shows it.
 
-        A table without rows and notes is left out: a title alone says nothing.
+        ``best`` replaces the mark of the best. A table without rows and notes is left out, since a
+        title alone says nothing.
         """
 
         def field(text: str) -> str:
             return spelled(table_field(text), encoding)
 
-        def entry(each: Entry) -> Entry:
-            return each._replace(text=field(each.text), interval=spelled(each.interval, encoding))
-
-        def lines(of: Iterable[str]) -> tuple[str, ...]:
-            return tuple(
-                spelled(visible(line.replace(BEST, best)).rstrip(), encoding) for line in of
+        def inert_entry(entry: Entry) -> Entry:
+            return entry._replace(
+                text=field(entry.text), interval=spelled(entry.interval, encoding)
             )
 
-        def table(each: Table) -> Table:
-            return each._replace(
-                title=field(each.title),
-                head=tuple(map(field, each.head)),
-                rows=tuple(tuple(map(entry, row)) for row in each.rows),
-                notes=lines(each.notes),
-                spans=tuple((field(name), count) for name, count in each.spans),
+        def line(text: str) -> str:
+            return spelled(visible(text.replace(BEST, best)).rstrip(), encoding)
+
+        def inert_table(table: Table) -> Table:
+            return table._replace(
+                title=field(table.title),
+                head=tuple(map(field, table.head)),
+                rows=tuple(tuple(map(inert_entry, row)) for row in table.rows),
+                notes=tuple(map(line, table.notes)),
+                spans=tuple((field(name), count) for name, count in table.spans),
             )
 
-        shown = (each for each in self.tables if each.rows or each.notes)
-        return Page(lines(self.before), tuple(map(table, shown)), lines(self.after))
+        tables = tuple(inert_table(table) for table in self.tables if table.rows or table.notes)
+        return Page(tuple(map(line, self.before)), tables, tuple(map(line, self.after)))
 
 
-def multiple(found: Ratio, marks: str = "", best: bool = False) -> Entry:
+def multiple(ratio: Ratio, marks: str = "", best: bool = False) -> Entry:
     """Return the entry of a ratio, with the deviation of its interval."""
-    return Entry(
-        f"{number(found.value)}x", deviation(found.value, found.low, found.high), marks, best
-    )
+    spread = deviation(ratio.value, ratio.low, ratio.high)
+    return Entry(f"{number(ratio.value)}x", spread, marks, best)
 
 
 def entry(cell: CellResult | None, quantity: Quantity, without: Collection[FlagKind]) -> Entry:
     """Return the entry of a cell."""
     if cell is None:
         return Entry(MISSING)
-    found = quantity.value(cell)
     if not cell.shown or cell.seconds is None:
         return Entry(HOLES[cell.status], hole=True)
-    if found is None:
+    numbers = quantity.value(cell)
+    if numbers is None:
         return Entry(MISSING)
     marks = "".join(flag.kind.symbol for flag in cell.flags if flag.kind not in without)
-    return Entry(amount(found[0]), deviation(*found), marks, cell.best and quantity.of_time)
+    return Entry(amount(numbers[0]), deviation(*numbers), marks, cell.best and quantity.of_time)
 
 
 def why_hole(cell: CellResult) -> str:
     """Return the word for a cell without a number, and the reason."""
-    wrong = cell.shown
-    reason = cell.reason or (
-        "it computed something other than the reference" if wrong else "no reason was given"
-    )
-    return f"{HOLES[Status.PARITY_FAILED if wrong else cell.status]}, {reason}"
+    if cell.shown:
+        # It has a number, of another computation.
+        word = HOLES[Status.PARITY_FAILED]
+        return f"{word}, {cell.reason or 'it computed something other than the reference'}"
+    return f"{HOLES[cell.status]}, {cell.reason or 'no reason was given'}"
 
 
 def common_flags(cells: Iterable[CellResult]) -> set[FlagKind]:
     """Return the flags that all of several numbers have: legends name them once."""
-    numbers = list(cells)
-    return {kind for kind in KINDS if len(numbers) > 1 and all(cell.has(kind) for cell in numbers)}
+    cells = list(cells)
+    if len(cells) <= 1:
+        return set()
+    return {kind for kind in KINDS if all(cell.has(kind) for cell in cells)}
 
 
 def flag_lines(
     cells: Iterable[CellResult], common: Collection[FlagKind] = (), every: str = "every number:"
 ) -> list[str]:
-    """Return the legend of the marks of these cells; behind ``every`` the flags that all have."""
+    """Return the legend of the marks of these cells; ``every`` replaces a mark that all have."""
     raised = {flag.kind for cell in cells for flag in cell.flags}
-    return [
-        f"{every if kind in common else kind.symbol} {kind.legend}"
-        for kind in KINDS
-        if kind in raised
-    ]
+    lines = []
+    for kind in KINDS:
+        if kind in raised:
+            mark = every if kind in common else kind.symbol
+            lines.append(f"{mark} {kind.legend}")
+    return lines
 
 
 def reasons(holes: Iterable[tuple[str, str, str]]) -> list[str]:
-    """Return a line for each reason of these (reason, row, thread count), with its rows and their
-    thread counts.
-    """
-    found: dict[str, dict[str, dict[str, None]]] = {}
-    for why, row, count in holes:
-        found.setdefault(why, {}).setdefault(row, {})[count] = None
-    return [
-        "; ".join(f"{row} at {', '.join(counts)}" for row, counts in rows.items()) + f": {why}"
-        for why, rows in found.items()
-    ]
+    """Return a line for each reason of these holes (reason, row, thread count)."""
+    rows_by_reason: dict[str, dict[str, dict[str, None]]] = {}
+    for reason, row, count in holes:
+        rows_by_reason.setdefault(reason, {}).setdefault(row, {})[count] = None
+    lines = []
+    for reason, counts_by_row in rows_by_reason.items():
+        rows = [f"{row} at {', '.join(counts)}" for row, counts in counts_by_row.items()]
+        lines.append(f"{'; '.join(rows)}: {reason}")
+    return lines

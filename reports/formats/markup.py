@@ -1,6 +1,4 @@
-"""Reports in Markdown (pipe tables), LaTeX (no package but the standard classes) and HTML, all
-texts escaped.
-"""
+"""Reports in Markdown (pipe tables), LaTeX (standard classes alone) and HTML, all texts escaped."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -28,18 +26,19 @@ def page_to_markdown(page: Page) -> str:
 def _markdown_table(table: Table) -> str:
     columns = len(table.head)
     others = ":--" if table.words else "--:"
-    lines = [
-        pipe_row(escaped(head) for head in table.head),
-        pipe_row([":--", *[others] * (columns - 1)]),
-    ]
+    head = pipe_row(escaped(head) for head in table.head)
+    lines = [head, pipe_row([":--", *[others] * (columns - 1)])]
     for row in table.rows:
         if len(row) == 1:
             lines.append(pipe_row([f"**{escaped(row[0].text)}**", *[""] * (columns - 1)]))
         else:
             lines.append(pipe_row(_markdown_entry(entry) for entry in row))
-    notes = "\n" + _markdown_list(table.notes) if table.notes else ""
-    middle = "\n".join(lines) + "\n" if table.rows else ""
-    return f"## {escaped(table.title)}\n\n" + middle + notes
+    text = f"## {escaped(table.title)}\n\n"
+    if table.rows:
+        text += "\n".join(lines) + "\n"
+    if table.notes:
+        text += "\n" + _markdown_list(table.notes)
+    return text
 
 
 def pipe_row(fields: Iterable[str]) -> str:
@@ -53,14 +52,18 @@ def _markdown_entry(entry: Entry) -> str:
 
 
 def _markdown_list(lines: Iterable[str]) -> str:
-    return "".join(
-        f"{'  ' if line[0] == ' ' else ''}- {paragraph(line)}\n" for line in lines if line.strip()
-    )
+    items = []
+    for line in lines:
+        if line.strip():
+            indent = "  " if line.startswith(" ") else ""
+            items.append(f"{indent}- {paragraph(line)}\n")
+    return "".join(items)
 
 
-# What makes a line one of a list, the one before it a heading, or a command of GitLab's; what makes
-# a link anywhere.
-_AT_THE_START = re.compile(r"^(?:[-=/]|\+(?=\s|$)|(\d{1,9})(?=[.)](?:\s|$)))")
+# At its start these make a line an item of a list or a command of GitLab's, or the line before it a
+# heading.
+_MARKUP_AT_START = re.compile(r"^(?:[-=/]|\+(?=\s|$)|(\d{1,9})(?=[.)](?:\s|$)))")
+# These make a link anywhere.
 _LINK = re.compile(r"(?<=\bwww)\.|:(?=//)", re.IGNORECASE)
 # GitHub and GitLab look for people to notify and for numbers of issues after Markdown: no backslash
 # stops them, a space without width does.
@@ -69,13 +72,16 @@ _MENTION = re.compile(r"@(?=\w)|[#!](?=\d)")
 
 def paragraph(text: str) -> str:
     """Return text, for the beginning of a line, that Markdown takes for nothing else."""
-    return _AT_THE_START.sub(
-        lambda found: f"{found[0]}\\" if found[1] else f"\\{found[0]}", escaped(text)
-    )
+    return _MARKUP_AT_START.sub(_escape_start, escaped(text))
+
+
+def _escape_start(match: re.Match[str]) -> str:
+    """Return the start of a line with a backslash after a number, or before another mark."""
+    return f"{match[0]}\\" if match[1] else f"\\{match[0]}"
 
 
 def escaped(text: str) -> str:
-    """Return text, for a field or behind other text, that Markdown takes for nothing else."""
+    """Return text, for a field or after other text, that Markdown takes for nothing else."""
     plain = re.sub(r"[\\`*_{}\[\]<>|~^#&$]", r"\\\g<0>", one_line(text))
     return _MENTION.sub(r"\g<0>&#8203;", _LINK.sub(r"\\\g<0>", plain))
 
@@ -106,39 +112,33 @@ _SPECIAL = str.maketrans(
     }
 )
 _UNSET = re.compile("[^\x20-\x7e\xa1-\xff\u2013-\u2014\u2018-\u2019\u201c-\u201d…→]|[«»ÐÞðþ]")
-"""What LaTeX stops at, unless a package or another encoding of fonts is loaded."""
+"""Characters at which LaTeX stops, unless a package or another encoding of fonts is loaded."""
 
 
 def page_to_latex(page: Page) -> str:
     """Return the words before, a ``tabular`` for each table, and the words after."""
     page = page.inert(best="bold:")
-    # A title is a comment in a table of its own; here it tells the tables apart.
-    tables = (
-        _latex_lines([table.title])
-        + (_latex_table(table) if table.rows else _latex_lines(table.notes))
-        for table in page.tables
-    )
-    return "\n".join(filter(None, [_latex_lines(page.before), *tables, _latex_lines(page.after)]))
+    parts = [_latex_lines(page.before)]
+    for table in page.tables:
+        # In `_latex_table` the title is a comment. This one tells the tables apart.
+        title = _latex_lines([table.title])
+        content = _latex_table(table) if table.rows else _latex_lines(table.notes)
+        parts.append(title + content)
+    parts.append(_latex_lines(page.after))
+    return "\n".join(filter(None, parts))
 
 
 def _latex_table(table: Table) -> str:
     columns = len(table.head)
-    names = [
-        "",
-        *(rf"\multicolumn{{{count}}}{{c}}{{{_latex(name)}}}" for name, count in table.spans),
-    ]
-    over = " & ".join(names) + r" \\" + "\n" if table.spans else ""
     kinds = "l" * columns if table.words else "l" + "r" * (columns - 1)
-    body = "".join(_latex_row(row, columns) for row in table.rows)
-    head = (
-        " & ".join(_latex(head) for head in table.head) + r" \\" + "\n\\hline\n"
-        if any(table.head)
-        else ""
-    )
-    return (
-        f"% {table.title}\n\\begin{{tabular}}{{{kinds}}}\n\\hline\n"
-        f"{over}{head}{body}\\hline\n\\end{{tabular}}\n{_latex_lines(table.notes)}"
-    )
+    text = f"% {table.title}\n\\begin{{tabular}}{{{kinds}}}\n\\hline\n"
+    if table.spans:
+        names = [rf"\multicolumn{{{count}}}{{c}}{{{_latex(name)}}}" for name, count in table.spans]
+        text += " & ".join(["", *names]) + r" \\" + "\n"
+    if any(table.head):
+        text += " & ".join(_latex(head) for head in table.head) + r" \\" + "\n\\hline\n"
+    text += "".join(_latex_row(row, columns) for row in table.rows)
+    return f"{text}\\hline\n\\end{{tabular}}\n{_latex_lines(table.notes)}"
 
 
 def _latex_row(row: tuple[Entry, ...], columns: int) -> str:
@@ -156,11 +156,11 @@ def _latex_lines(lines: Sequence[str]) -> str:
 
 
 def _latex(text: str) -> str:
-    shown = _UNSET.sub(lambda found: written_out(found[0]), one_line(text))
+    shown = _UNSET.sub(lambda match: written_out(match[0]), one_line(text))
     return shown.translate(_SPECIAL)
 
 
-# HTML: one template each of `page/assets`.
+# HTML: templates of `page/assets`.
 
 
 def page_to_html(page: Page, level: int = 3) -> Markup:
@@ -170,16 +170,19 @@ def page_to_html(page: Page, level: int = 3) -> Markup:
 
 @cache
 def _environment(show: Callable[[str], str]) -> Environment:
-    # Markup is made of inert texts already.
+    def finalize(value: Any) -> Any:
+        # Markup is made of inert texts already.
+        if isinstance(value, str) and not isinstance(value, Markup):
+            return show(value)
+        return value
+
     return Environment(
         loader=PackageLoader("dlbench.reports", "page/assets"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: (
-            show(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-        ),
+        finalize=finalize,
     )
 
 

@@ -8,20 +8,21 @@ from pathlib import Path
 
 
 def why_unwritable(path: Path) -> str:
-    """Return why no file of a report can be written to this path, in words; empty where one can.
+    """Return why no file can be written to this path, in words; empty if one can.
 
     A store of results is never written over, whatever its name is.
     """
     try:
         path = path.resolve()  # a symbolic link is followed
-        is_folder, is_file, exists = path.is_dir(), path.is_file(), path.exists()
+        is_folder = path.is_dir()
+        is_file = path.is_file()
+        exists = path.exists()
     except (OSError, RuntimeError) as error:  # a name that is too long, links in a circle
         return str(getattr(error, "strerror", None) or error)
     folder = path.parent
     try:
-        with tempfile.TemporaryFile(
-            dir=folder
-        ):  # as root each permission is there, and some folders take no file
+        # Permissions do not tell: root has all of them, and some folders take no file.
+        with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -37,8 +38,9 @@ def why_unwritable(path: Path) -> str:
 
 
 def _may_be_a_database(path: Path) -> bool:
-    """Ask SQLite: to open the file otherwise would let go of this process's locks on it. In doubt
-    it is one.
+    """Tell whether SQLite takes a file for a database, or cannot tell.
+
+    To open it in another way would release this process's locks on it.
     """
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:

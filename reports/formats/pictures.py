@@ -27,35 +27,39 @@ Size = tuple[float, float]
 """Width and height in inches."""
 EXTENSIONS = (".png", ".svg")
 GREY = "#666666"
-_TITLE, _TITLE_WIDTH = "title of a panel", 44
-"""Marks the titles of panels, and the characters that fit over one: longer titles have several
-lines."""
-_IN_PANEL, _LEGEND, _LINES = 64, 48, 4
-"""The most characters of a text of a panel and of a line or name beside a panel, and the most lines
-of any text."""
+_TITLE = "title of a panel"
+"""Marks the titles of panels."""
+_TITLE_WIDTH = 44
+"""Characters that fit over a panel. Longer titles have several lines."""
+_IN_PANEL = 64
+"""The most characters of a text in a panel."""
+_LEGEND = 48
+"""The most characters of a name in a legend."""
+_LINES = 4
+"""The most lines of any text."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MOST_PANELS = 12
-"""Of a page that a reader can take in at once."""
+"""The most that a reader can take in at once on a page."""
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
-"""Their number has no factor in common with that of the colours: 63 names have a pair each of their
-own."""
+"""Their number has no factor in common with that of the colours: 63 names have pairs of their own.
+"""
 
 
 def check_picture(path: Path) -> None:
-    """Raise ReportError where this path cannot be a picture of ours: before anything costly is
-    done.
-    """
+    """Raise ReportError if this path cannot be a picture, before anything costly is done."""
     if path.suffix.lower() not in EXTENSIONS:
         raise ReportError(
             f"A plot is written as PNG or SVG, not as {path.name!r}; end its name in .png or .svg."
         )
-    if reason := why_unwritable(path):
+    reason = why_unwritable(path)
+    if reason:
         raise ReportError(f"The plot {path} cannot be written: {reason}.")
 
 
 def write_pages(figures: Iterable["Figure"], path: Path) -> list[Path]:
-    """Write figures to this path, to NAME-2.png beside it and so on, and return the files; raises
-    ReportError.
+    """Write figures to this path, to NAME-2.png next to it and so on, and return the files.
+
+    Raises ReportError.
     """
     written = []
     for number, figure in enumerate(figures, start=1):
@@ -80,10 +84,10 @@ def write_picture(figure: "Figure", path: Path) -> None:
                 mpl.rc_context({"svg.hashsalt": "dlbench", "svg.fonttype": "none"}),
                 warnings.catch_warnings(),
             ):
-                warnings.filterwarnings("ignore", message="Glyph ")  # letters that the font lacks
-                warnings.filterwarnings(
-                    "ignore", message="constrained_layout not"
-                )  # names that are wide all the same
+                # Letters that the font lacks.
+                warnings.filterwarnings("ignore", message="Glyph ")
+                # Names that are too wide in spite of their limits.
+                warnings.filterwarnings("ignore", message="constrained_layout not")
                 metadata = {"Date": None} if path.suffix.lower() == ".svg" else {}
                 figure.savefig(partial, dpi=150, metadata=metadata)
             partial.replace(path)
@@ -95,25 +99,26 @@ def write_picture(figure: "Figure", path: Path) -> None:
 
 
 def _make_inert(figure: "Figure") -> None:
-    """Show names as `formats.inert` has it, none as a formula, and of long ones no more than there
-    is room for.
-    """
+    """Show names as `safe_text` has it, none as a formula, and long ones as far as they fit."""
     from matplotlib.text import Text
 
-    beside = {text: _LEGEND for legend in figure.legends for text in legend.get_texts()}
-    around = dict.fromkeys(figure.texts, FIELD) | beside
+    # Texts around the panels may have several lines.
+    width_around: dict[Text, int] = dict.fromkeys(figure.texts, FIELD)
+    for legend in figure.legends:
+        for name in legend.get_texts():
+            width_around[name] = _LEGEND
     for text in figure.findobj(Text):
         assert isinstance(text, Text)
-        if text.get_gid() == _TITLE:
-            text.set_parse_math(False)
-            title = visible(text.get_text(), _LINES * _TITLE_WIDTH)
-            text.set_text(textwrap.fill(title, _TITLE_WIDTH, max_lines=_LINES))
-            continue
-        lines = text.get_text().split("\n") if text in around else [text.get_text()]
         text.set_parse_math(False)
-        text.set_text(
-            "\n".join(visible(line, around.get(text, _IN_PANEL)) for line in lines[:_LINES])
-        )
+        content = text.get_text()
+        if text.get_gid() == _TITLE:
+            title = visible(content, _LINES * _TITLE_WIDTH)
+            text.set_text(textwrap.fill(title, _TITLE_WIDTH, max_lines=_LINES))
+        elif text in width_around:
+            lines = content.split("\n")[:_LINES]
+            text.set_text("\n".join(visible(line, width_around[text]) for line in lines))
+        else:
+            text.set_text(visible(content, _IN_PANEL))
 
 
 def figure_of(
@@ -121,15 +126,16 @@ def figure_of(
 ) -> "tuple[Figure, Any]":
     """Return a figure with this many panels, and their axes as an array of rows.
 
-    Sizes are of a panel, of what stands beside the panels, and the least of the figure.
+    ``panel`` is the size of a panel, ``beside`` the room around the panels, and ``least`` the least
+    size of the figure.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     columns = min(most_columns, max(1, panels))
     rows = max(1, math.ceil(panels / columns))
-    sizes = zip((columns, rows), panel, beside, least, strict=True)
-    width, height = (max(count * each + further, few) for count, each, further, few in sizes)
+    width = max(columns * panel[0] + beside[0], least[0])
+    height = max(rows * panel[1] + beside[1], least[1])
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False)
@@ -141,25 +147,26 @@ def figure_of(
 def bars(
     panel: "Axes",
     along: Sequence[float],
-    found: Sequence[Interval],
+    intervals: Sequence[Interval],
     down: bool = False,
     **style: Any,
 ) -> None:
-    """Draw values with their intervals (an end may be unknown) upwards; across where what they are
-    of goes ``down``.
+    """Draw values with their intervals, of which an end may be unknown.
+
+    Values go upwards, or across where ``along`` goes ``down``.
     """
-    values = [value for value, _, _ in found]
-    below = [0.0 if low is None else max(0.0, value - low) for value, low, _ in found]
-    above = [0.0 if high is None else max(0.0, high - value) for value, _, high in found]
-    x, y = (values, along) if down else (along, values)
-    ends: dict[str, Any] = {"xerr" if down else "yerr": [below, above]}
-    panel.errorbar(x, y, markersize=4, elinewidth=0.9, **ends, **style)
+    values = [value for value, _, _ in intervals]
+    below = [0.0 if low is None else max(0.0, value - low) for value, low, _ in intervals]
+    above = [0.0 if high is None else max(0.0, high - value) for value, _, high in intervals]
+    ends = [below, above]
+    if down:
+        panel.errorbar(values, along, xerr=ends, markersize=4, elinewidth=0.9, **style)
+    else:
+        panel.errorbar(along, values, yerr=ends, markersize=4, elinewidth=0.9, **style)
 
 
 def gridded(panel: "Axes", title: str, sizes: Sequence[float] = ()) -> None:
-    """Give a panel a title, a grid behind what it shows, and ticks at these sizes across, if there
-    are any.
-    """
+    """Give a panel a title, a grid in the background, and ticks across at these sizes, if any."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     if sizes:
@@ -173,15 +180,19 @@ def gridded(panel: "Axes", title: str, sizes: Sequence[float] = ()) -> None:
 
 
 def log_ticks(axis: "Axis", low: float, high: float) -> None:
-    """Write round numbers at a logarithmic axis between these ends, more of them where it is
-    short.
-    """
+    """Write round numbers at a logarithmic axis between these ends, more if it is short."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    wide, many = high / low, (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
-    steps = (
-        (1.0,) if wide > 300 else (1.0, 3.0) if wide > 40 else (1.0, 2.0, 5.0) if wide > 4 else many
-    )
+    range_ratio = high / low
+    steps: tuple[float, ...]
+    if range_ratio > 300:
+        steps = (1.0,)
+    elif range_ratio > 40:
+        steps = (1.0, 3.0)
+    elif range_ratio > 4:
+        steps = (1.0, 2.0, 5.0)
+    else:
+        steps = (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
     axis.set_major_locator(LogLocator(subs=steps))
     # The usual labels of powers are formulas, which pictures do not show.
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -207,17 +218,15 @@ def plain_frame(panel: "Axes") -> None:
 # Dot plots: names down, values with their intervals across, series apart by colour and mark.
 
 _LINE = 0.21
-"""Inches from name to name, ..."""
+"""Inches from name to name."""
 _AROUND = 0.7
-"""... and what a panel takes besides."""
+"""Further inches of a panel."""
 _SPREAD = 0.6
-"""Of the way from name to name: what the series of one name take together."""
+"""The part of the way from name to name that the series of one name take together."""
 
 
 class Panel(NamedTuple):
-    """One panel: its title, the names from the top down, and the value of each name in each
-    series.
-    """
+    """One panel: its title, the names from the top down, and the value of each name and series."""
 
     title: str
     names: tuple[str, ...]
@@ -233,25 +242,24 @@ class Dots(NamedTuple):
     panels: tuple[Panel, ...]
     series: str = "threads"
     same: float | None = None
-    """Where a line stands, and the middle of a logarithmic axis: 1 for ratios."""
+    """The value at a line, and the middle of a logarithmic axis: 1 for ratios."""
 
 
 def dots_to_picture(pages: Iterable[Dots], path: Path, columns: int = 2) -> list[Path]:
-    """Write each page, of at most `MOST_PANELS` panels, to a file (NAME-2.png and so on) and return
-    them.
+    """Write pages to files (NAME-2.png and so on), and return the files.
 
-    Raises ReportError.
+    A file has at most `MOST_PANELS` panels. Raises ReportError.
     """
     parts = (
         page._replace(panels=page.panels[start : start + MOST_PANELS])
         for page in pages
         for start in range(0, len(page.panels), MOST_PANELS)
     )
-    return write_pages((_figure(page, columns) for page in parts), path)
+    return write_pages((_figure(part, columns) for part in parts), path)
 
 
 def _figure(page: Dots, columns: int) -> "Figure":
-    series = tuple(dict.fromkeys(of for panel in page.panels for _, of in panel.points))
+    series = tuple(dict.fromkeys(name for panel in page.panels for _, name in panel.points))
     tallest = max((len(panel.names) for panel in page.panels), default=1)
     size = (5.2, _AROUND + _LINE * tallest)
     figure, axes = figure_of(
@@ -260,13 +268,10 @@ def _figure(page: Dots, columns: int) -> "Figure":
     for panel, content in zip(axes.flat, page.panels, strict=False):
         _panel(panel, content, series, page.same)
     if page.same is None:
-        ends = [
-            end
-            for panel in page.panels
-            for point in panel.points.values()
-            for end in point
-            if end is not None
-        ]
+        ends: list[float] = []
+        for content in page.panels:
+            for interval in content.points.values():
+                ends.extend(end for end in interval if end is not None)
         for panel in axes.flat:
             panel.set_xlim(0.0, 1.05 * max(ends, default=1.0))
     figure.suptitle(page.title, fontsize=10)
@@ -287,31 +292,34 @@ def _figure(page: Dots, columns: int) -> "Figure":
 def _mark(number: int) -> "Artist":
     from matplotlib.lines import Line2D
 
-    colour, mark = COLOURS[number % len(COLOURS)], MARKS[number % len(MARKS)]
-    return Line2D([], [], color=colour, marker=mark, linestyle="", markersize=5)
+    return Line2D([], [], markersize=5, **_style(number))
+
+
+def _style(number: int) -> dict[str, Any]:
+    """Return the look of a series by its number."""
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "marker": MARKS[number % len(MARKS)],
+        "linestyle": "",
+    }
 
 
 def _panel(panel: "Axes", content: Panel, series: Sequence[str], same: float | None) -> None:
-    alone = len({name for name, _ in content.points}) == len(content.points)
-    for number, of in enumerate(series):
-        aside = 0.0 if alone else (number / (len(series) - 1) - 0.5) * _SPREAD
-        found = [
-            (place, content.points[name, of])
-            for place, name in enumerate(content.names)
-            if (name, of) in content.points
-        ]
-        where = [place + aside for place, _ in found]
-        look = {
-            "color": COLOURS[number % len(COLOURS)],
-            "marker": MARKS[number % len(MARKS)],
-            "linestyle": "",
-        }
-        bars(panel, where, [point for _, point in found], down=True, **look)
+    has_one_series = len({name for name, _ in content.points}) == len(content.points)
+    for number, series_name in enumerate(series):
+        shift = 0.0 if has_one_series else (number / (len(series) - 1) - 0.5) * _SPREAD
+        positions = []
+        intervals = []
+        for place, name in enumerate(content.names):
+            if (name, series_name) in content.points:
+                positions.append(place + shift)
+                intervals.append(content.points[name, series_name])
+        bars(panel, positions, intervals, down=True, **_style(number))
     if same is not None:
         panel.set_xscale("log")
         panel.axvline(same, color=GREY, linewidth=0.8)
         log_ticks(panel.xaxis, *panel.get_xlim())
-    # Written when it is drawn, behind what makes a figure's other texts inert.
+    # Names are written when the figure is drawn, after `_make_inert` treated its other texts.
     panel.set_yticks(range(len(content.names)), [visible(name, _LEGEND) for name in content.names])
     panel.set_ylim(len(content.names) - 0.4, -0.6)
     gridded(panel, content.title)

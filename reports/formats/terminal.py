@@ -39,8 +39,9 @@ def page_to_terminal(
 
 
 def _stacks(table: layout.Table, width: int) -> list[layout.Table]:
-    """Return a table with spans as several that fit the width: one for each span, then its columns
-    dealt out evenly.
+    """Return a table with spans as several that fit the width.
+
+    Each span is one, or several with its columns dealt out evenly.
     """
     stacks: list[tuple[int, ...]] = []
     start = table.keys
@@ -51,12 +52,12 @@ def _stacks(table: layout.Table, width: int) -> list[layout.Table]:
             stacks[-1] = (*stacks[-1], *columns)
             continue
         pieces = 1
-        while pieces < count and not all(
-            _fits(table, part, width) for part in _deal(columns, pieces)
-        ):
+        parts = [columns]
+        while pieces < count and not all(_fits(table, part, width) for part in parts):
             pieces += 1
-        stacks += _deal(columns, pieces)
-    return [_with_columns(table, columns) for columns in stacks]
+            parts = _deal(columns, pieces)
+        stacks += parts
+    return [_keep_columns(table, columns) for columns in stacks]
 
 
 def _deal(columns: tuple[int, ...], pieces: int) -> list[tuple[int, ...]]:
@@ -65,13 +66,11 @@ def _deal(columns: tuple[int, ...], pieces: int) -> list[tuple[int, ...]]:
 
 
 def _fits(table: layout.Table, columns: tuple[int, ...], width: int) -> bool:
-    return _total(_widths(_with_columns(table, columns))) <= width
+    return _total(_widths(_keep_columns(table, columns))) <= width
 
 
-def _with_columns(table: layout.Table, columns: tuple[int, ...]) -> layout.Table:
-    """Return the leading columns and these, without the rows, and headings, that have nothing in
-    them.
-    """
+def _keep_columns(table: layout.Table, columns: tuple[int, ...]) -> layout.Table:
+    """Return the leading columns and these, without the rows and headings that become empty."""
     rows: list[tuple[layout.Entry, ...]] = []
     for row in table.rows:
         if len(row) > 1 and all(row[place].plain == layout.MISSING for place in columns):
@@ -88,10 +87,10 @@ def _widths(table: layout.Table) -> list[int]:
     """Return the width that each column needs for its longest field."""
     rows = [row for row in table.rows if len(row) > 1]
     indent = len(_INDENT) if len(rows) < len(table.rows) else 0
-    needed = [
-        max([cell_len(head), *(cell_len(row[place].plain) for row in rows)])
-        for place, head in enumerate(table.head)
-    ]
+    needed = []
+    for place, head in enumerate(table.head):
+        fields = [head, *(row[place].plain for row in rows)]
+        needed.append(max(map(cell_len, fields)))
     # A heading stands in the first column, which must not fold it.
     headings = [cell_len(row[0].plain) for row in table.rows if len(row) == 1]
     needed[0] = max([needed[0] + indent, *headings])
@@ -104,8 +103,9 @@ def _total(widths: Sequence[int], gap: int = 2) -> int:
 
 def _table(table: layout.Table, width: int, colour: bool) -> str:
     if table.spans and _total(_widths(table)) > width:
-        stacked = [_table(each._replace(notes=()), width, colour) for each in _stacks(table, width)]
-        return "\n".join(stacked) + _paragraphs(table.notes, width)
+        stacks = [stack._replace(notes=()) for stack in _stacks(table, width)]
+        text = "\n".join(_table(stack, width, colour) for stack in stacks)
+        return text + _paragraphs(table.notes, width)
     head = _text([Text(table.title, style="bold")], width, colour) if table.title else ""
     body = _body(table, width, colour) if table.rows else ""
     return head + body + _paragraphs(table.notes, width)
@@ -118,8 +118,9 @@ def _body(table: layout.Table, width: int, colour: bool) -> str:
         # Numbers are not to be folded: the right half of the columns follows beneath, behind the
         # first ones again.
         half = max((len(table.head) + 1) // 2, table.keys + 1)
-        parts = ((*range(half),), (*range(table.keys), *range(half, len(table.head))))
-        return "".join(_body(_part(table, places), width, colour) for places in parts)
+        left = _part(table, range(half))
+        right = _part(table, [*range(table.keys), *range(half, len(table.head))])
+        return _body(left, width, colour) + _body(right, width, colour)
     grouped = any(len(row) == 1 for row in table.rows)
     shown = RichTable(
         box=box.SIMPLE_HEAD,
@@ -132,32 +133,34 @@ def _body(table: layout.Table, width: int, colour: bool) -> str:
     numbered = not grouped and any(row[0].text.isdecimal() for row in table.rows)
     fits = _total(widths, gap) <= width
     for place, head in enumerate(table.head):
-        left = table.words or (place == 0 and not numbered)
+        is_left = table.words or (place == 0 and not numbered)
         least = widths[place] if fits else None
         shown.add_column(
-            Text(head), justify="left" if left else "right", overflow="fold", min_width=least
+            Text(head), justify="left" if is_left else "right", overflow="fold", min_width=least
         )
     for row in table.rows:
         if len(row) == 1:
             shown.add_row(Text(row[0].text, style="bold"), *[""] * (len(table.head) - 1))
         else:
             name = Text((_INDENT if grouped else "") + row[0].plain)
-            styles = (
-                "bold green" if entry.best else "red" if entry.hole else "" for entry in row[1:]
-            )
-            shown.add_row(
-                name,
-                *(
-                    Text(entry.plain, style=style)
-                    for entry, style in zip(row[1:], styles, strict=True)
-                ),
-            )
+            shown.add_row(name, *map(_styled, row[1:]))
     return _text([shown], width, colour)
 
 
+def _styled(entry: layout.Entry) -> Text:
+    if entry.best:
+        return Text(entry.plain, style="bold green")
+    return Text(entry.plain, style="red" if entry.hole else "")
+
+
 def _part(table: layout.Table, places: Sequence[int]) -> layout.Table:
-    rows = [row if len(row) == 1 else tuple(row[place] for place in places) for row in table.rows]
-    return table._replace(head=tuple(table.head[place] for place in places), rows=tuple(rows))
+    """Return a table with the columns at these places."""
+    head = tuple(table.head[place] for place in places)
+    rows = []
+    for row in table.rows:
+        is_heading = len(row) == 1
+        rows.append(row if is_heading else tuple(row[place] for place in places))
+    return table._replace(head=head, rows=tuple(rows))
 
 
 def _text(renderables: Iterable[RenderableType], width: int, colour: bool) -> str:
@@ -184,29 +187,31 @@ def _paragraphs(lines: Iterable[str], width: int) -> str:
 def wrapped(line: str, width: int) -> list[str]:
     """Return a line in lines that fit, all but the first indented by two blanks more.
 
-    A command between backticks stays whole, so that it can be copied (not beside characters that
-    are wider than one column, or have no width); where one is longer than a line, other long words
-    are not broken either.
+    A command between backticks stays whole, so that it can be copied, unless the line has
+    characters that are wider than one column, or have no width. If a command is longer than a line,
+    other long words are not broken either.
     """
     text = line.strip()
     start = " " * min(len(line) - len(line.lstrip()), _MOST_INDENT)
     if cell_len(text) == len(text):
         commands = [part for part in re.findall("`[^`]*`", text) if part.startswith("`dlbench ")]
-        for each in commands:
-            text = text.replace(each, each.replace(" ", _UNBROKEN))
+        for command in commands:
+            text = text.replace(command, command.replace(" ", _UNBROKEN))
+        room = width - len(start + _INDENT)
         lines = textwrap.wrap(
             text,
             width,
             initial_indent=start,
             subsequent_indent=start + _INDENT,
             break_on_hyphens=False,
-            break_long_words=not any(len(each) > width - len(start + _INDENT) for each in commands),
+            break_long_words=all(len(command) <= room for command in commands),
         )
-        return [each.replace(_UNBROKEN, " ") for each in lines]
-    # Wide characters, and those without a width of their own: what textwrap counts is not what a
-    # terminal shows.
+        return [part.replace(_UNBROKEN, " ") for part in lines]
+    # With wide characters, and those without a width, textwrap counts other columns than a terminal
+    # shows.
     parts = Text(text).wrap(Console(width=width), width - len(start) - len(_INDENT))
-    return [
-        start + (_INDENT if number else "") + part.plain.rstrip()
-        for number, part in enumerate(parts)
-    ]
+    lines = []
+    for number, part in enumerate(parts):
+        indent = start if number == 0 else start + _INDENT
+        lines.append(indent + part.plain.rstrip())
+    return lines

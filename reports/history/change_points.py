@@ -1,5 +1,4 @@
-"""Where a series of nights changed its level: located by ruptures, then each location is put to a
-test.
+"""Changes of level in a series of nights: located by ruptures, then each location is tested.
 
 1. Odd nights are pulled in towards their neighbours (Hampel 1974): none of them makes a step, and a
    few of them do not hide one. (With one night in twenty off by 30 % on average, a step of 5 % is
@@ -81,45 +80,46 @@ class Step:
 def find_steps(
     series: Sequence[Values], magnitude: float = MAGNITUDE, drifting: Sequence[bool] = ()
 ) -> list[tuple[Step, ...]]:
-    """Return for each series (log seconds or log ratios, in order of time, no NaN) its steps, the
-    oldest first.
+    """Return the steps of each series, the oldest first.
 
-    ``magnitude`` is relative: 0.025 keeps steps of 2.5 % and more. ``drifting`` says which series
-    are of absolute times; none where it is left out. A series needs ``2 * ENOUGH_NIGHTS`` values
-    for a confirmed step, ``ENOUGH_NIGHTS + 1`` for a pending one.
+    A series has log seconds or log ratios in order of time, without NaN. ``magnitude`` is relative:
+    0.025 keeps steps of 2.5 % and more. ``drifting`` says which series are of absolute times. By
+    default none is. A series needs ``2 * ENOUGH_NIGHTS`` values for a confirmed step,
+    ``ENOUGH_NIGHTS + 1`` for a pending one.
     """
-    kinds = drifting or [False] * len(series)
-    return judged_steps(
-        [steps_of(values, drifts) for values, drifts in zip(series, kinds, strict=True)], magnitude
-    )
+    are_drifting = drifting or [False] * len(series)
+    candidates = [
+        steps_of(values, is_drifting)
+        for values, is_drifting in zip(series, are_drifting, strict=True)
+    ]
+    return judged_steps(candidates, magnitude)
 
 
 def judged_steps(
     candidates: Sequence[tuple[Step, ...]], magnitude: float
 ) -> list[tuple[Step, ...]]:
-    """Return of the steps of each series those that hold over all series and are large enough."""
+    """Return the steps of each series that hold over all series and are large enough."""
     from scipy.stats import false_discovery_control
 
     tests = [step.p for steps in candidates for step in steps]
     if not tests:
         return [()] * len(candidates)
-    silent = sum(1 for steps in candidates if not steps)
-    adjusted = iter(false_discovery_control([*tests, *[1.0] * silent]).tolist())
-    judged = [[replace(step, adjusted_p=next(adjusted)) for step in steps] for steps in candidates]
-    return [
-        tuple(
-            s
-            for s in steps
-            if s.adjusted_p <= FALSE_DISCOVERY_RATE and abs(math.expm1(s.size)) >= magnitude
-        )
-        for steps in judged
-    ]
+    without_steps = sum(not steps for steps in candidates)
+    remaining_p = iter(false_discovery_control([*tests, *[1.0] * without_steps]).tolist())
+    judged = []
+    for steps in candidates:
+        kept = []
+        for step in steps:
+            adjusted_p = next(remaining_p)
+            is_large = abs(math.expm1(step.size)) >= magnitude
+            if adjusted_p <= FALSE_DISCOVERY_RATE and is_large:
+                kept.append(replace(step, adjusted_p=adjusted_p))
+        judged.append(tuple(kept))
+    return judged
 
 
 def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:
-    """Return the steps of one series that hold within it, without regard to other series or to
-    their size.
-    """
+    """Return the steps that hold within one series, of any size and without the other series."""
     count = len(values)
     if count <= ENOUGH_NIGHTS:
         return ()
@@ -132,15 +132,15 @@ def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:
     correlation = _correlation(calm, places, drifting)
     test = partial(_step, drifting=drifting, correlation=correlation)
     while places:
-        beside = _beside(places, count)
-        steps = [test(calm[start:end], start, place, tried=tried) for start, place, end in beside]
+        segments = _neighbouring_segments(places, count)
+        steps = [test(calm[start:end], start, place, tried=tried) for start, place, end in segments]
         weakest = max(steps, key=lambda step: step.p)
         if weakest.p <= FALSE_DISCOVERY_RATE:
             break
         places.remove(weakest.position)
         steps = []
-    edges = _past_the_ends(calm, places)
-    steps = [step for step in steps if step.position not in edges]
+    misplaced = _edge_places(calm, places)
+    steps = [step for step in steps if step.position not in misplaced]
     # The last nights' departure from the level before them, on the nights as they are.
     start = steps[-1].position if steps else 0
     late = [
@@ -148,40 +148,44 @@ def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:
         for after in range(1, ENOUGH_NIGHTS)
         if count - after - start >= ENOUGH_NIGHTS
     ]
-    best = min(late, key=lambda step: step.p, default=None)
-    return (*steps, *([best] if best is not None and best.p <= FALSE_DISCOVERY_RATE else []))
+    if late:
+        best = min(late, key=lambda step: step.p)
+        if best.p <= FALSE_DISCOVERY_RATE:
+            steps.append(best)
+    return tuple(steps)
 
 
 def noise_of(values: Values) -> float:
-    """Return the deviation of a night, by the median of neighbours' differences, so that few steps
-    matter.
+    """Return the deviation of a night, by the median of neighbours' differences.
+
+    Few steps hardly affect that median.
     """
-    return max(float(np.median(np.abs(np.diff(values)))) / (0.6745 * math.sqrt(2)), LEAST_NOISE)
+    median_difference = float(np.median(np.abs(np.diff(values))))
+    return max(median_difference / (0.6745 * math.sqrt(2)), LEAST_NOISE)
 
 
 def _correlation(values: Values, places: Sequence[int], drifting: bool) -> float:
-    """Return the lag-one correlation of nights around the levels of these segments, from 0 to
-    0.9.
-    """
+    """Return the lag-one correlation of nights around the levels of segments, from 0 to 0.9."""
     left = np.concatenate([part - part.mean() for part in np.split(values, places)])
-    found = float(left[1:] @ left[:-1]) / max(float(left @ left), LEAST_NOISE**2)
+    correlation = float(left[1:] @ left[:-1]) / max(float(left @ left), LEAST_NOISE**2)
     if drifting:
         # Where correlation is to be expected, a segment's own mean must not hide it (Kendall 1954).
-        found += (1 + 4 * found) * (len(places) + 1) / len(values)
-    return min(max(found, 0.0), 0.9)
+        correlation += (1 + 4 * correlation) * (len(places) + 1) / len(values)
+    return min(max(correlation, 0.0), 0.9)
 
 
 def _step(
     values: Values, start: int, place: int, drifting: bool, correlation: float, tried: float
 ) -> Step:
-    """Test a step at ``place`` of these values, which begin at ``start``; as many tests were
-    ``tried``.
+    """Test a step at ``place`` of values that begin at ``start``.
 
-    Its p-value may exceed 1, so that many weak steps can still be ranked.
+    The p-value is multiplied by the number of tests ``tried``. It may exceed 1, so that many weak
+    steps can still be ranked.
     """
     from scipy.special import stdtr, stdtrit
 
-    count, before = len(values), place - start
+    count = len(values)
+    before = place - start
     nights = np.arange(count, dtype=float)
     columns = [np.ones(count), np.where(nights >= before, 1.0, 0.0)]
     if drifting and count >= _SLOPE_FROM:
@@ -199,7 +203,7 @@ def _step(
     own = 0.0
     if not drifting:
         # A segment of one night has no variance of its own.
-        segments = (part for part in (values[:before], values[before:]) if len(part) > 1)
+        segments = [part for part in (values[:before], values[before:]) if len(part) > 1]
         own = math.sqrt(worth * sum(float(part.var(ddof=1)) / len(part) for part in segments))
     error = math.sqrt(variance * float(inverse[1, 1]))
     size = float(solution[1])
@@ -209,64 +213,67 @@ def _step(
 
 
 def pulled_in(values: Values, noise: float) -> Values:
-    """Return the series with no night far from both the median of the nights before it and that of
-    those after it.
+    """Return the series with odd nights moved towards the medians of the nights before and after.
 
-    Two medians, since a single one over both sides would move the nights beside a step.
+    There are two medians, since a single one over both sides would move the nights next to a step.
     """
     import pandas as pd
 
     def medians_before(nights: Values) -> Values:
         medians = pd.Series(nights).rolling(_NEIGHBOURS, min_periods=1).median().shift(1)
-        return np.asarray(
-            medians.fillna(float(np.median(nights[1 : _NEIGHBOURS + 1])))
-        )  # the first has none before it
+        # The first night has none before it.
+        first = float(np.median(nights[1 : _NEIGHBOURS + 1]))
+        return np.asarray(medians.fillna(first))
 
-    earlier, later = medians_before(values), medians_before(values[::-1])[::-1]
-    low, high = np.minimum(earlier, later), np.maximum(earlier, later)
+    earlier = medians_before(values)
+    later = medians_before(values[::-1])[::-1]
+    low = np.minimum(earlier, later)
+    high = np.maximum(earlier, later)
     pulled: Values = np.clip(values, low - _ODD * noise, high + _ODD * noise)
     return pulled
 
 
 def _candidates(values: Values, noise: float) -> list[int]:
-    """Return the starts of the segments that PELT finds, but the first."""
+    """Return the starts of the segments that PELT finds, without the first."""
     from ruptures import KernelCPD
 
     if len(values) < 2 * ENOUGH_NIGHTS:
         return []
     search = KernelCPD(kernel="linear", min_size=ENOUGH_NIGHTS).fit(values[:, np.newaxis])
-    return [int(end) for end in search.predict(pen=2 * noise**2 * math.log(len(values)))[:-1]]
+    penalty = 2 * noise**2 * math.log(len(values))
+    return [int(end) for end in search.predict(pen=penalty)[:-1]]
 
 
 def _gain(values: Values, start: int, place: int, end: int) -> float:
-    before, after = place - start, end - place
+    """Return the decrease of the sum of squares by a step at this place of a stretch."""
+    before = place - start
+    after = end - place
     difference = float(values[start:place].mean() - values[place:end].mean())
     return before * after / (before + after) * difference**2
 
 
-def _beside(places: Sequence[int], count: int) -> list[tuple[int, int, int]]:
-    """Return for each place the start of the segment before it, itself, and the end of the segment
-    after it.
-    """
+def _neighbouring_segments(places: Sequence[int], count: int) -> list[tuple[int, int, int]]:
+    """Return each place between the start of the segment before it and the end of the next one."""
     ends = [0, *places, count]
     return list(zip(ends, ends[1:], ends[2:], strict=False))
 
 
-def _past_the_ends(values: Values, places: list[int]) -> set[int]:
-    """Return which of the first and last steps fit the nights better with fewer than
-    `ENOUGH_NIGHTS` at the end.
+def _edge_places(values: Values, places: list[int]) -> set[int]:
+    """Return the first and last places that fit better with fewer than `ENOUGH_NIGHTS` at the end.
 
     The search must leave five nights, so it places such a step too far inside, among nights of the
     other level. A change in the last nights is pending; one in the first nights is not reported.
     """
-    count, few = len(values), range(1, ENOUGH_NIGHTS)
-    found = set()
-    for start, place, end in _beside(places, count):
+    count = len(values)
+    few = range(1, ENOUGH_NIGHTS)
+    misplaced = set()
+    for start, place, end in _neighbouring_segments(places, count):
         gain = _gain(values, start, place, end)
-        early = start == 0 and any(_gain(values, 0, before, end) > gain for before in few)
-        late = end == count and any(
-            _gain(values, start, count - after, count) > gain for after in few
-        )
-        if early or late:
-            found.add(place)
-    return found
+        gains = []
+        if start == 0:
+            gains += [_gain(values, 0, before, end) for before in few]
+        if end == count:
+            gains += [_gain(values, start, count - after, count) for after in few]
+        if any(edge_gain > gain for edge_gain in gains):
+            misplaced.add(place)
+    return misplaced

@@ -1,5 +1,4 @@
-"""Slow drifts: a series that rises or falls over many nights, by steps that are each too small to
-be a change point.
+"""Slow drifts: a rise or fall over many nights, by steps too small to be change points.
 
 1. Every stretch of at least `ENOUGH_NIGHTS_OF_DRIFT` nights is tried: level before it, a straight
    rise or fall within it, level after it. The one that leaves the least squares is kept. (A step is
@@ -11,7 +10,7 @@ be a change point.
    (Marriott and Pope 1954). The p-value is multiplied by the number of stretches that do not
    overlap by more than half.
 3. The hypothesis is not "no slope" but "at most the threshold in all" (a minimum-effect test,
-   Murphy and Myors 1999). The threshold is the one of change points. Of absolute times it is at
+   Murphy and Myors 1999). The threshold is the one of change points. For absolute times it is at
    least `OF_A_MACHINE`, since machines drift too.
 4. A drift must explain the series better than steps do, by Schwarz's criterion (1978): better than
    the steps that were found, and than any single one. Where it does, the steps are those of the
@@ -47,7 +46,7 @@ from dlbench.reports.history.change_points import (
 )
 
 ENOUGH_NIGHTS_OF_DRIFT = 12
-"""Nights that a drift takes at least. A faster change is a step."""
+"""The fewest nights of a drift. A faster change is a step."""
 OF_A_MACHINE = 0.05
 """Drift of absolute times that may be the machine's own: its usual shift between sessions, 2.5 %,
 at both ends."""
@@ -55,9 +54,8 @@ at both ends."""
 _PLACES = 40  # starts and ends that are tried
 _ROUNDS = 3  # of finding the drift beside the steps, and the steps of the series less the drift
 _NO_LENGTH = 1e-9  # of a ramp that the steps explain altogether
-_MOST_CORRELATION = (
-    0.7  # a drift that is no straight line leaves some too, and the calmer the nights, the more
-)
+# A drift that is no straight line leaves some too, and the calmer the nights, the more.
+_MOST_CORRELATION = 0.7
 _PARAMETERS = 3  # of a drift: start, end and size; a step has two
 
 
@@ -106,49 +104,50 @@ def find_changes(
 
     if not series:
         return []
-    kinds = drifting or [False] * len(series)
-    steps = [steps_of(values, of_machine) for values, of_machine in zip(series, kinds, strict=True)]
-    readings = [
-        _drift_of(values, its_steps, magnitude, of_machine)
-        for values, its_steps, of_machine in zip(series, steps, kinds, strict=True)
-    ]
+    are_absolute = drifting or [False] * len(series)
+    steps_by_series: list[tuple[Step, ...]] = []
+    readings: list[_Reading | None] = []
+    for values, is_absolute in zip(series, are_absolute, strict=True):
+        steps = steps_of(values, is_absolute)
+        steps_by_series.append(steps)
+        readings.append(_find_drift(values, steps, magnitude, is_absolute))
     tests = [1.0 if reading is None else min(reading.drift.p, 1.0) for reading in readings]
+    adjusted = false_discovery_control(tests).tolist()
     drifts: list[Ramp | None] = [None] * len(series)
-    for place, (reading, p) in enumerate(
-        zip(readings, false_discovery_control(tests).tolist(), strict=True)
-    ):
-        if reading is not None and p <= FALSE_DISCOVERY_RATE:
-            drifts[place] = replace(reading.drift, adjusted_p=p)
-            steps[place] = reading.steps
-    return [Changes(*pair) for pair in zip(judged_steps(steps, magnitude), drifts, strict=True)]
+    for index, reading in enumerate(readings):
+        if reading is not None and adjusted[index] <= FALSE_DISCOVERY_RATE:
+            drifts[index] = replace(reading.drift, adjusted_p=adjusted[index])
+            steps_by_series[index] = reading.steps
+    judged = judged_steps(steps_by_series, magnitude)
+    return [Changes(steps, drift) for steps, drift in zip(judged, drifts, strict=True)]
 
 
-def _drift_of(
-    values: Values, steps: tuple[Step, ...], magnitude: float, of_machine: bool
+def _find_drift(
+    values: Values, steps: tuple[Step, ...], magnitude: float, is_absolute: bool
 ) -> _Reading | None:
-    """Return the drift of a series that explains it better than these steps; None if there is
-    none.
-    """
+    """Return the drift that explains a series better than these steps; None if there is no such."""
     if len(values) < ENOUGH_NIGHTS_OF_DRIFT:
         return None
     calm = pulled_in(values, noise_of(values))
-    least = math.log1p(max(magnitude, OF_A_MACHINE) if of_machine else magnitude)
+    least = math.log1p(max(magnitude, OF_A_MACHINE) if is_absolute else magnitude)
     confirmed = tuple(step for step in steps if not step.pending)
     # Without a step in the series the drift must be one by itself.
     rounds = _ROUNDS if confirmed else 1
-    # The drift may be what looked like steps, or there may be both: the search ends in different
-    # places.
+    # A drift may have looked like steps, or there may be both: the search ends in different places.
     starts = dict.fromkeys(((), confirmed))
-    readings = [_read(values, calm, start, rounds, least, of_machine) for start in starts]
+    readings = [_read(values, calm, start, rounds, least, is_absolute) for start in starts]
     significant = [reading for reading in readings if reading.drift.p <= FALSE_DISCOVERY_RATE]
     if not significant:
         return None
-    best = min(significant, key=lambda reading: _criterion_of(calm, reading.steps, reading.drift))
-    found = _criterion_of(calm, best.steps, best.drift)
+    best = min(
+        significant, key=lambda reading: _model_criterion(calm, reading.steps, reading.drift)
+    )
+    criterion = _model_criterion(calm, best.steps, best.drift)
     if steps:
-        return best if found < _criterion_of(calm, steps) else None
+        return best if criterion < _model_criterion(calm, steps) else None
     # Not a step either that is too weak to be found: both have a place and a size.
-    return best if found - math.log(len(calm)) < _criterion(_less_a_step(calm), 2) else None
+    criterion_of_a_step = _criterion(_best_step_residuals(calm), 2)
+    return best if criterion - math.log(len(calm)) < criterion_of_a_step else None
 
 
 def _read(
@@ -157,13 +156,14 @@ def _read(
     steps: tuple[Step, ...],
     rounds: int,
     least: float,
-    of_machine: bool,
+    is_absolute: bool,
 ) -> _Reading:
-    """Return the drift beside steps, starting with these, and the steps of the series less that
-    drift.
+    """Return the drift of a series with steps, and the steps of the series less that drift.
+
+    The search begins with these steps.
     """
     for _ in range(rounds):
-        drift = _best_drift(calm, steps, least, of_machine)
+        drift = _best_drift(calm, steps, least, is_absolute)
         less = values - _ramp(len(values), drift.first, drift.last) * drift.size
         before = [step.position for step in steps]
         # A series that drifts has slopes: a step must stand out from them.
@@ -173,25 +173,25 @@ def _read(
     return _Reading(drift, steps)
 
 
-def _best_drift(values: Values, steps: Sequence[Step], least: float, of_machine: bool) -> Ramp:
-    """Return the drift that, with steps at these places, leaves the least squares, tested against
-    ``least`` in all.
+def _best_drift(values: Values, steps: Sequence[Step], least: float, is_absolute: bool) -> Ramp:
+    """Return the drift that, with these steps, leaves the least squares.
+
+    It is tested against ``least`` in all.
     """
     from scipy.special import stdtr, stdtrit
 
     levels = _level_columns(len(values), steps)
     best, longest = _best_stretches(values, levels)
-    size, error, freedom = _slope(values, levels, best, of_machine)
+    size, error, freedom = _slope(values, levels, best, is_absolute)
     tried = max(2 * len(values) / ENOUGH_NIGHTS_OF_DRIFT - 1, 1.0)
     p = 2 * float(stdtr(freedom, (least - abs(size)) / error)) * tried
-    size, error, freedom = _slope(values, levels, longest, of_machine)
+    size, error, freedom = _slope(values, levels, longest, is_absolute)
     half = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
     return Ramp(*longest, size, size - half, size + half, p)
 
 
 def _best_stretches(values: Values, levels: NDArray[np.float64]) -> tuple[_Stretch, _Stretch]:
-    """Return the stretch that leaves the least squares beside these levels, and the longest that is
-    as good.
+    """Return the stretch with the least squares left beyond these levels, and the longest as good.
 
     As good means within the noise of a night, which hides the ends of a drift.
     """
@@ -213,13 +213,12 @@ def _best_stretches(values: Values, levels: NDArray[np.float64]) -> tuple[_Stret
 
 
 def _slope(
-    values: Values, levels: NDArray[np.float64], stretch: _Stretch, of_machine: bool
+    values: Values, levels: NDArray[np.float64], stretch: _Stretch, is_absolute: bool
 ) -> tuple[float, float, float]:
-    """Return the change over a stretch by its slope, its standard error, and the degrees of
-    freedom.
-    """
-    count, (first, last) = len(values), stretch
-    left = _left(values, np.column_stack([levels, _ramp(count, first, last)]))
+    """Return the change over a stretch by its slope, its standard error and degrees of freedom."""
+    count = len(values)
+    first, last = stretch
+    left = _residuals(values, np.column_stack([levels, _ramp(count, first, last)]))
     freedom = max(count - levels.shape[1] - _PARAMETERS, 1)
 
     inside = slice(first, last + 1)
@@ -240,18 +239,19 @@ def _slope(
     )
     # This many nights that resemble their neighbours carry as much information as one independent
     # night.
-    correlation = _correlation(left, levels.shape[1] + 1, of_machine)
+    correlation = _correlation(left, levels.shape[1] + 1, is_absolute)
     worth = (1 + correlation) / (1 - correlation)
     error = math.sqrt(worth * variance * float(inverse[0, 0]))
     return float(solution[0]), error, max(freedom / worth, 1.0)
 
 
-def _correlation(left: Values, columns: int, of_machine: bool) -> float:
-    """Return the lag-one correlation of what a regression on so many columns leaves, from 0 to
-    `_MOST_CORRELATION`.
+def _correlation(left: Values, columns: int, is_absolute: bool) -> float:
+    """Return the lag-one correlation of residuals, from 0 to `_MOST_CORRELATION`.
+
+    ``columns`` is the number of columns of the regression.
     """
     correlation = float(left[1:] @ left[:-1]) / max(float(left @ left), LEAST_NOISE**2)
-    if of_machine:
+    if is_absolute:
         # Where correlation is to be expected, the regression must not hide it.
         correlation += (1 + 4 * correlation) * columns / len(left)
     return min(max(correlation, 0.0), _MOST_CORRELATION)
@@ -265,7 +265,7 @@ def _ramp(count: int, first: int, last: int) -> Values:
 
 @lru_cache(maxsize=8)
 def _stretches(count: int) -> tuple[list[_Stretch], NDArray[np.float64]]:
-    """Return the stretches that are tried of so many nights, and their ramps."""
+    """Return the stretches to try in this many nights, and their ramps."""
     apart = max(1, count // _PLACES)
     length = ENOUGH_NIGHTS_OF_DRIFT - 1
     stretches = [
@@ -280,19 +280,18 @@ def _stretches(count: int) -> tuple[list[_Stretch], NDArray[np.float64]]:
 def _level_columns(count: int, steps: Sequence[Step]) -> NDArray[np.float64]:
     """Return the columns of a regression on a level and these steps."""
     nights = np.arange(count)
-    return np.column_stack(
-        [np.ones(count), *[np.where(nights >= step.position, 1.0, 0.0) for step in steps]]
-    )
+    after_steps = [np.where(nights >= step.position, 1.0, 0.0) for step in steps]
+    return np.column_stack([np.ones(count), *after_steps])
 
 
-def _left(values: Values, design: NDArray[np.float64]) -> Values:
-    """Return what a regression on these columns leaves."""
+def _residuals(values: Values, design: NDArray[np.float64]) -> Values:
+    """Return the residuals of a regression on these columns."""
     left: Values = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
     return left
 
 
-def _less_a_step(values: Values) -> Values:
-    """Return what the single step that fits best leaves, wherever it is."""
+def _best_step_residuals(values: Values) -> Values:
+    """Return the residuals of the single step that fits best, wherever it is."""
     count = len(values)
     places = np.arange(1, count)
     sums = np.cumsum(values - values.mean())[:-1]
@@ -303,17 +302,18 @@ def _less_a_step(values: Values) -> Values:
     return left
 
 
-def _criterion_of(calm: Values, steps: Sequence[Step], drift: Ramp | None = None) -> float:
+def _model_criterion(calm: Values, steps: Sequence[Step], drift: Ramp | None = None) -> float:
+    """Return Schwarz's criterion of a series with these steps, and a drift if there is one."""
     design = _level_columns(len(calm), steps)
+    parameters = 2 * len(steps)
     if drift is not None:
         design = np.column_stack([design, _ramp(len(calm), drift.first, drift.last)])
-    return _criterion(_left(calm, design), 2 * len(steps) + (0 if drift is None else _PARAMETERS))
+        parameters += _PARAMETERS
+    return _criterion(_residuals(calm, design), parameters)
 
 
 def _criterion(left: Values, parameters: int) -> float:
-    """Return Schwarz's criterion of a model with so many parameters that leaves this of the series;
-    less is better.
-    """
+    """Return Schwarz's criterion of a model by its residuals and parameters; less is better."""
     count = len(left)
     variance = max(float(left.var()), LEAST_NOISE**2)
     return count * math.log(variance) + parameters * math.log(count)

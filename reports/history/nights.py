@@ -1,4 +1,4 @@
-"""The series that a history is made of: for each cell its nights, the oldest first.
+"""The series of a history: for each cell its nights, the oldest first.
 
 A night is a run. One that measured both sides of a cell (baseline and candidate, interleaved on the
 same machine) gives the ratio candidate / baseline: shifts of the machine from night to night affect
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-RATIO, ABSOLUTE = "ratio", "absolute"
+RATIO = "ratio"
+ABSOLUTE = "absolute"
 CAVEATS = {
     RATIO: "ratio to the same night's baseline",
     ABSOLUTE: "absolute times: a shift of the machine looks like a change of the code",
@@ -56,8 +57,7 @@ class Night(NamedTuple):
     """Lower end of the 95 % interval over the night's launches; None with too few launches."""
     high: float | None
     searched: bool
-    """Whether it takes part in the search for changes: not if other programs disturbed every
-    launch."""
+    """Whether the search for changes uses it. If other programs disturbed every launch, not."""
     environments: tuple[str, ...]
     """Digest of the framework's environment on each of the series' `SIDES`."""
 
@@ -101,9 +101,9 @@ class Drift:
     """Nights over which a cell became slowly faster or slower."""
 
     first: int
-    """Index of the night it begins with in the series."""
+    """Index of its first night in the series."""
     last: int
-    """Index of the night up to which it goes."""
+    """Index of its last night."""
     first_night: Night
     last_night: Night
     ratio: float
@@ -137,8 +137,9 @@ class Drift:
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """The nights of one cell on one machine, the oldest first, as arrays of one length; its changes
-    and events.
+    """The nights of one cell on one machine, with its changes and events.
+
+    The nights are arrays of one length, the oldest first.
     """
 
     machine: str
@@ -164,20 +165,17 @@ class Series:
 
     def night(self, place: int) -> Night:
         """Return one night."""
-        log, half = float(self.logs[place]), float(self.halves[place])
-        low, high = (
-            (None, None) if math.isnan(half) else (math.exp(log - half), math.exp(log + half))
-        )
-        environments = tuple(str(each[place]) for each in self.environments)
-        searched = bool(self.searched[place])
+        log = float(self.logs[place])
+        half = float(self.halves[place])
+        is_known = not math.isnan(half)
         return Night(
-            str(self.runs[place]),
-            str(self.started[place]),
-            math.exp(log),
-            low,
-            high,
-            searched,
-            environments,
+            run=str(self.runs[place]),
+            started=str(self.started[place]),
+            value=math.exp(log),
+            low=math.exp(log - half) if is_known else None,
+            high=math.exp(log + half) if is_known else None,
+            searched=bool(self.searched[place]),
+            environments=tuple(str(digests[place]) for digests in self.environments),
         )
 
     @property
@@ -187,36 +185,38 @@ class Series:
 
     @property
     def drifted(self) -> Floats:
-        """How far the drift has come on each night, in log units; 0 without a drift."""
+        """The drift up to each night, in log units; 0 without a drift."""
         if self.drift is None:
             return np.zeros(len(self))
         nights = np.cumsum(self.searched)
-        first, last = nights[self.drift.first], nights[self.drift.last]
+        first = nights[self.drift.first]
+        last = nights[self.drift.last]
         share: Floats = np.clip((nights - first) / (last - first), 0.0, 1.0)
         return share * math.log(self.drift.ratio)
 
     @property
     def level(self) -> float | None:
-        """Geometric mean of the nights since the last change; None where none took part in the
-        search.
+        """Geometric mean of the searched nights since the last change; None without any.
 
         Nights before the end of a drift count as if it had been over.
         """
         start = self.changes[-1].place if self.changes else 0
-        inside = (self.logs - self.drifted)[start:][self.searched[start:]]
-        return math.exp(float(inside.mean()) + float(self.drifted[-1])) if len(inside) else None
+        drifted = self.drifted
+        logs = (self.logs - drifted)[start:][self.searched[start:]]
+        if not len(logs):
+            return None
+        return math.exp(float(logs.mean()) + float(drifted[-1]))
 
     @property
     def events(self) -> list[tuple[int, Difference]]:
         """The nights on which a framework's environment changed."""
-        return sorted(
-            (
-                int(place),
-                Difference(side, "environment", str(digests[place - 1]), str(digests[place])),
-            )
-            for side, digests in zip(SIDES[self.kind], self.environments, strict=True)
-            for place in np.flatnonzero(digests[1:] != digests[:-1]) + 1
-        )
+        events = []
+        for side, digests in zip(SIDES[self.kind], self.environments, strict=True):
+            for place in np.flatnonzero(digests[1:] != digests[:-1]) + 1:
+                before = str(digests[place - 1])
+                after = str(digests[place])
+                events.append((int(place), Difference(side, "environment", before, after)))
+        return sorted(events)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,100 +234,118 @@ class History:
     @property
     def drifts(self) -> list[tuple[Series, Drift]]:
         """Every drift with its series, the largest first."""
-        found = [(cell, cell.drift) for cell in self.cells if cell.drift is not None]
-        return sorted(found, key=lambda pair: abs(math.log(pair[1].ratio)), reverse=True)
+        drifts = [(cell, cell.drift) for cell in self.cells if cell.drift is not None]
+        return sorted(drifts, key=lambda pair: abs(math.log(pair[1].ratio)), reverse=True)
 
     @property
     def changes(self) -> list[tuple[Series, ChangePoint]]:
         """Every change with its series, the newest first and then the largest."""
-        found = [(cell, change) for cell in self.cells for change in cell.changes]
-        found.sort(key=lambda pair: abs(math.log(pair[1].ratio)), reverse=True)
-        return sorted(found, key=lambda pair: pair[1].night.started, reverse=True)
+        changes = [(cell, change) for cell in self.cells for change in cell.changes]
+        changes.sort(key=lambda pair: abs(math.log(pair[1].ratio)), reverse=True)
+        return sorted(changes, key=lambda pair: pair[1].night.started, reverse=True)
 
     def nights(self) -> tuple[int, str, str]:
-        """Return how many nights there are, and when the first and the last began (ISO 8601, UTC;
-        "" without any).
+        """Return the number of nights, and the starts of the first and the last.
+
+        The starts are ISO 8601 in UTC, or "" without any night.
         """
-        starts = {
-            night for cell in self.cells for night in zip(cell.runs, cell.started, strict=True)
-        }
-        ordered = sorted(str(start) for _, start in starts) or [""]
-        return len(starts), ordered[0], ordered[-1]
+        nights: set[tuple[Any, Any]] = set()
+        for cell in self.cells:
+            nights.update(zip(cell.runs, cell.started, strict=True))
+        if not nights:
+            return 0, "", ""
+        starts = sorted(str(start) for _, start in nights)
+        return len(nights), starts[0], starts[-1]
 
 
 def series_of(nights: "pd.DataFrame", cells: Mapping[int, Cell]) -> list[Series]:
-    """Return the series of these nights, ordered by machine, network, framework, workers and
-    threads, ratios first.
-    """
-    found: list[Series] = []
+    """Return the series of these nights, ordered by machine and cell, ratios first."""
+    all_series: list[Series] = []
+    # One row for each run and cell: of several environments the one with the most launches.
+    rows = nights.sort_values("launches", kind="stable").drop_duplicates(
+        ["run", "cell", "side"], keep="last"
+    )
     for kind, sides in SIDES.items():
-        # One row for each run and cell: of several environments the one with the most launches.
-        once = nights.sort_values("launches", kind="stable").drop_duplicates(
-            ["run", "cell", "side"], keep="last"
-        )
-        of_side = (once[once["side"] == side].sort_index() for side in sides)
-        frames = [frame.set_index(["run", "cell"], drop=False) for frame in of_side]
-        both = frames[0].index[frames[0].index.isin(frames[-1].index)]
-        if len(both):
-            found += _of_kind(kind, [frame.loc[both] for frame in frames], cells)
-
-    def row(of: Cell) -> tuple[object, ...]:
-        return (
-            of.network,
-            axes.order_of(of.batch_size),
-            of.framework,
-            of.mode,
-            of.device,
-            of.world_size,
-            of.threads,
-            of,
-        )
-
-    return sorted(found, key=lambda s: (s.machine, row(s.cell), s.kind == ABSOLUTE))
+        frames = []
+        for side in sides:
+            rows_of_side = rows[rows["side"] == side].sort_index()
+            frames.append(rows_of_side.set_index(["run", "cell"], drop=False))
+        common = frames[0].index[frames[0].index.isin(frames[-1].index)]
+        if len(common):
+            all_series += _series_of_kind(kind, [frame.loc[common] for frame in frames], cells)
+    return sorted(all_series, key=_series_order)
 
 
-def _of_kind(kind: str, frames: list["pd.DataFrame"], cells: Mapping[int, Cell]) -> list[Series]:
-    """Return the series of one kind from frames (one for each of its `SIDES`) whose rows
-    correspond.
+def _series_order(series: Series) -> tuple[object, ...]:
+    cell = series.cell
+    return (
+        series.machine,
+        cell.network,
+        axes.order_of(cell.batch_size),
+        cell.framework,
+        cell.mode,
+        cell.device,
+        cell.world_size,
+        cell.threads,
+        cell,
+        series.kind == ABSOLUTE,
+    )
+
+
+def _series_of_kind(
+    kind: str, frames: list["pd.DataFrame"], cells: Mapping[int, Cell]
+) -> list[Series]:
+    """Return the series of one kind from frames, one for each of its `SIDES`.
+
+    The rows of the frames correspond.
     """
+    means = _side_values(frames, "log_mean")
+    logs = means[0] - means[1] if len(means) > 1 else means[0]
+    halves = _half_widths(_side_values(frames, "log_variance"), _side_values(frames, "launches"))
+    quiet = np.all([frame["quiet"].to_numpy(dtype=bool) for frame in frames], axis=0)
+    searched = quiet & np.isfinite(logs)
+    environments = [frame["environment"].to_numpy(dtype=object) for frame in frames]
+    first = frames[0].reset_index(drop=True)
+    runs = first["run"].to_numpy(dtype=object)
+    started = first["started"].to_numpy(dtype=object)
+    all_series = []
+    # The store gives the oldest run first, and groups keep that order.
+    for key, rows in first.groupby("cell").indices.items():
+        number = int(str(key))
+        all_series.append(
+            Series(
+                str(first["machine"][rows[0]]),
+                cells[number],
+                number,
+                kind,
+                runs[rows],
+                started[rows],
+                logs[rows],
+                halves[rows],
+                searched[rows],
+                tuple(digests[rows] for digests in environments),
+            )
+        )
+    return all_series
+
+
+def _side_values(frames: list["pd.DataFrame"], name: str) -> Floats:
+    """Return a column of numbers as one row for each frame."""
+    return np.array([frame[name].to_numpy(dtype=float) for frame in frames])
+
+
+def _half_widths(variances: Floats, launches: Floats) -> Floats:
+    """Return half the 95 % interval of one mean log, or of the difference of two (Welch 1947)."""
     from scipy.special import stdtrit
 
-    mean, variances, launches = (
-        np.array([frame[name].to_numpy(dtype=float) for frame in frames])
-        for name in ("log_mean", "log_variance", "launches")
-    )
-    logs = mean[0] - mean[1] if len(mean) > 1 else mean[0]
     with np.errstate(divide="ignore", invalid="ignore"):
-        # The 95 % interval of one mean log, or of the difference of two (Welch 1947).
         parts = variances / launches
-        variance, spread = parts.sum(axis=0), (parts**2 / (launches - 1)).sum(axis=0)
+        variance = parts.sum(axis=0)
+        spread = (parts**2 / (launches - 1)).sum(axis=0)
         # Without any spread the degrees of freedom do not matter.
         freedom = np.where(variance > 0, variance**2 / spread, 1.0)
         halves: Floats = stdtrit(freedom, 0.5 + CONFIDENCE / 2) * np.sqrt(variance)
-    searched = np.all(
-        [frame["quiet"].to_numpy(dtype=bool) for frame in frames], axis=0
-    ) & np.isfinite(logs)
-    environments = [frame["environment"].to_numpy(dtype=object) for frame in frames]
-    first = frames[0].reset_index(drop=True)
-    runs, started = (first[name].to_numpy(dtype=object) for name in ("run", "started"))
-    # The store gives the oldest run first, and groups keep that order.
-    return [
-        Series(
-            str(first["machine"][rows[0]]),
-            cells[number],
-            number,
-            kind,
-            runs[rows],
-            started[rows],
-            logs[rows],
-            halves[rows],
-            searched[rows],
-            tuple(each[rows] for each in environments),
-        )
-        for number, rows in (
-            (int(str(number)), rows) for number, rows in first.groupby("cell").indices.items()
-        )
-    ]
+    return halves
 
 
 def build_history(
@@ -337,59 +355,63 @@ def build_history(
     machines: Mapping[str, str] | None = None,
     everything: bool = False,
 ) -> History:
-    """Return the history of these nights (as `Store.nights` gives them) of these cells
-    (`Store.cells`).
+    """Return the history of these nights (`Store.nights`) of these cells (`Store.cells`).
 
-    ``machines`` gives names by fingerprint; ``everything`` is for the report. `explained` adds what
-    else changed.
+    ``machines`` gives names by fingerprint; ``everything`` is for the report. `explained` adds the
+    other changes.
     """
-    found = series_of(nights, cells)
-    compared = [series for series in found if series.comparable]
-    changes = find_changes(
-        [series.logs[series.searched] for series in compared],
+    all_series = series_of(nights, cells)
+    comparable = [series for series in all_series if series.comparable]
+    changes_by_series = find_changes(
+        [series.logs[series.searched] for series in comparable],
         magnitude,
-        [s.kind == ABSOLUTE for s in compared],
+        [series.kind == ABSOLUTE for series in comparable],
     )
-    changed = {
-        id(series): _changed(series, its) for series, its in zip(compared, changes, strict=True)
-    }
-    return History(
-        tuple(changed.get(id(each), each) for each in found),
-        magnitude,
-        dict(machines or {}),
-        everything,
-    )
+    remaining_changes = iter(changes_by_series)
+    with_changes = [
+        _add_changes(series, next(remaining_changes)) if series.comparable else series
+        for series in all_series
+    ]
+    return History(tuple(with_changes), magnitude, dict(machines or {}), everything)
 
 
-def _changed(series: Series, changes: Changes) -> Series:
+def _add_changes(series: Series, changes: Changes) -> Series:
+    steps = tuple(_change_point(series, step) for step in changes.steps)
     drift = None if changes.drift is None else _drift(series, changes.drift)
-    return replace(
-        series, changes=tuple(_change_point(series, step) for step in changes.steps), drift=drift
-    )
+    return replace(series, changes=steps, drift=drift)
 
 
 def _change_point(series: Series, step: Step) -> ChangePoint:
-    before, place = map(int, np.flatnonzero(series.searched)[step.position - 1 : step.position + 1])
-    nights = series.night(place), series.night(before)
-    ratio, low, high = map(math.exp, (step.size, step.low, step.high))
+    searched = np.flatnonzero(series.searched)
+    place = int(searched[step.position])
+    place_before = int(searched[step.position - 1])
     return ChangePoint(
-        place, *nights, ratio, low, high, step.adjusted_p, step.before, step.after, step.pending
+        place=place,
+        night=series.night(place),
+        night_before=series.night(place_before),
+        ratio=math.exp(step.size),
+        low=math.exp(step.low),
+        high=math.exp(step.high),
+        adjusted_p=step.adjusted_p,
+        nights_before=step.before,
+        nights_after=step.after,
+        pending=step.pending,
     )
 
 
 def _drift(series: Series, ramp: Ramp) -> Drift:
     searched = np.flatnonzero(series.searched)
-    first, last = int(searched[ramp.first]), int(searched[ramp.last])
-    ratio, low, high = map(math.exp, (ramp.size, ramp.low, ramp.high))
+    first = int(searched[ramp.first])
+    last = int(searched[ramp.last])
     return Drift(
-        first,
-        last,
-        series.night(first),
-        series.night(last),
-        ratio,
-        low,
-        high,
-        ramp.adjusted_p,
+        first=first,
+        last=last,
+        first_night=series.night(first),
+        last_night=series.night(last),
+        ratio=math.exp(ramp.size),
+        low=math.exp(ramp.low),
+        high=math.exp(ramp.high),
+        adjusted_p=ramp.adjusted_p,
         nights=ramp.last - ramp.first + 1,
         ongoing=len(searched) - 1 - ramp.last < ENOUGH_NIGHTS,
     )
@@ -401,40 +423,40 @@ UNSEEN = (
 )
 
 Reader = Callable[[str, int, str], Record | None]
-"""Gives one record of a run (its id), a cell (its number in the store) and a side, as
-`Store.example` does."""
+"""Returns a record of a run (its id), a cell (its number) and a side, as `Store.example` does."""
 
 
 def explained(history: History, read: Reader, most: int | None = None) -> History:
-    """Return the history with the `differences` of its drifts and newest changes filled in,
-    ``most`` of each.
+    """Return the history with the `differences` of ``most`` drifts and ``most`` newest changes.
 
     None: of all of them. Reads one record for each side of the two nights, so that the cost grows
     with the changes, not with the store.
     """
-    wanted = {id(change) for _, change in history.changes[:most]} | {
-        id(drift) for _, drift in history.drifts[:most]
-    }
-    once = cache(read)
+    wanted = {id(change) for _, change in history.changes[:most]}
+    wanted |= {id(drift) for _, drift in history.drifts[:most]}
+    read_once = cache(read)
 
     def between(series: Series, before: Night, after: Night) -> tuple[Difference, ...] | None:
-        records = [
-            [once(night.run, series.number, side) for night in (before, after)]
-            for side in SIDES[series.kind]
-        ]
-        pairs = [(old, new) for old, new in records if old is not None and new is not None]
-        return tuple(each for pair in pairs for each in differences(*pair)) if pairs else None
+        all_differences: list[Difference] = []
+        has_records = False
+        for side in SIDES[series.kind]:
+            old = read_once(before.run, series.number, side)
+            new = read_once(after.run, series.number, side)
+            if old is not None and new is not None:
+                has_records = True
+                all_differences.extend(differences(old, new))
+        return tuple(all_differences) if has_records else None
 
-    def whole(series: Series) -> Series:
-        changes = tuple(
-            replace(change, differences=between(series, change.night_before, change.night))
-            if id(change) in wanted
-            else change
-            for change in series.changes
-        )
+    def explain(series: Series) -> Series:
+        changes = []
+        for change in series.changes:
+            if id(change) in wanted:
+                other_changes = between(series, change.night_before, change.night)
+                change = replace(change, differences=other_changes)
+            changes.append(change)
         drift = series.drift
         if drift is not None and id(drift) in wanted:
             drift = replace(drift, differences=between(series, drift.first_night, drift.last_night))
-        return replace(series, changes=changes, drift=drift)
+        return replace(series, changes=tuple(changes), drift=drift)
 
-    return replace(history, cells=tuple(whole(series) for series in history.cells))
+    return replace(history, cells=tuple(explain(series) for series in history.cells))

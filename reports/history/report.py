@@ -1,6 +1,4 @@
-"""The history of a store as tables, JSON and a picture (``reports/SCHEMA.md`` describes every
-key).
-"""
+"""The history of a store as tables, JSON (keys: ``reports/SCHEMA.md``) and a picture."""
 
 import itertools
 import math
@@ -8,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -50,6 +48,15 @@ _Drifting = tuple[Series, Drift]
 _MOST_CHANGES = 20
 
 
+class _EnvironmentChange(NamedTuple):
+    """A change of an environment on one night; the digests are shortened."""
+
+    started: str
+    side: str
+    before: str
+    after: str
+
+
 def changes_page(history: History) -> Page:
     """Return the changes, newest first, the pending ones and the drifts.
 
@@ -57,17 +64,20 @@ def changes_page(history: History) -> Page:
     """
     if not history.cells:
         return Page((NOTHING,), ())
-    tables = _tables_of_changes(history)
+    tables = _change_tables(history)
     if history.everything:
         tables += [_cells_table(history), *_environments_table(history)]
     count, first, last = history.nights()
-    span = first[:10] if first[:10] == last[:10] else f"{first[:10]} to {last[:10]}"
-    on = f"{counted(len(history.cells), 'series', 'series')} on {_names(history, history.cells)}"
-    head = f"{counted(count, 'night')} ({span}), {on}."
-    return Page((head, *_nothing(history)), tuple(tables), tuple(_notes(history)))
+    first_day = first[:10]
+    last_day = last[:10]
+    span = first_day if first_day == last_day else f"{first_day} to {last_day}"
+    series = counted(len(history.cells), "series", "series")
+    machines = _machine_names(history, history.cells)
+    head = f"{counted(count, 'night')} ({span}), {series} on {machines}."
+    return Page((head, *_absent_changes(history)), tuple(tables), tuple(_notes(history)))
 
 
-def _nothing(history: History) -> list[str]:
+def _absent_changes(history: History) -> list[str]:
     """Return a line that names the kinds of changes that were not found."""
     if not any(series.comparable for series in history.cells):
         return ["Not searched for changes: the machine is unknown."]
@@ -82,33 +92,50 @@ def _nothing(history: History) -> list[str]:
     return [" ".join(words)] if words else []
 
 
-def _tables_of_changes(history: History) -> list[Table]:
-    """Return the confirmed changes, the pending ones, and the drifts."""
-    settled, pending = (
-        [each for each in history.changes if each[1].pending is state] for state in (False, True)
-    )
-    tables = []
-    for found, title in (
-        (settled, f"Change points of {100 * history.magnitude:g} % and more, newest first"),
-        (
+def _change_tables(history: History) -> list[Table]:
+    """Return the confirmed changes, the pending ones, and the drifts, without empty tables."""
+    confirmed = [change for change in history.changes if not change[1].pending]
+    pending = [change for change in history.changes if change[1].pending]
+    change_columns = _change_columns(history)
+    return [
+        *_table_of_first(
+            history,
+            change_columns,
+            confirmed,
+            f"Change points of {100 * history.magnitude:g} % and more, newest first",
+        ),
+        *_table_of_first(
+            history,
+            change_columns,
             pending,
             f"Changes in the last nights, not confirmed yet: fewer than {ENOUGH_NIGHTS} nights",
         ),
-    ):
-        shown = found if history.everything else found[:_MOST_CHANGES]
-        left = (
-            (f"... and {len(found) - len(shown)} more; --all shows them",)
-            if len(shown) < len(found)
-            else ()
-        )
-        if shown:
-            tables.append(columns.table(_changes(history), shown, title, notes=left, words=True))
-    return [*tables, *_drifts_table(history)]
+        *_table_of_first(
+            history,
+            _drift_columns(history),
+            history.drifts,
+            "Slow drifts: many small changes in one direction",
+        ),
+    ]
+
+
+def _table_of_first(
+    history: History, table_columns: Sequence[Column[Any]], rows: Sequence[Any], title: str
+) -> list[Table]:
+    """Return a table of the first rows, or of all with ``everything``. No rows: no table."""
+    if not rows:
+        return []
+    shown = rows if history.everything else rows[:_MOST_CHANGES]
+    notes = []
+    if len(shown) < len(rows):
+        notes.append(f"... and {len(rows) - len(shown)} more; --all shows them")
+    return [columns.table(table_columns, shown, title, notes=notes, words=True)]
 
 
 def history_data(history: History) -> dict[str, Any]:
     """Return a JSON object: the options, and the cells with a change, or all of them."""
     nights, first, last = history.nights()
+    cells = [cell for cell in history.cells if history.everything or _has_changed(cell)]
     return {
         "magnitude": history.magnitude,
         "false_discovery_rate": FALSE_DISCOVERY_RATE,
@@ -119,34 +146,38 @@ def history_data(history: History) -> dict[str, Any]:
         "first": first,
         "last": last,
         "series_searched": sum(series.comparable for series in history.cells),
-        "cells": objects(
-            _series(history),
-            [each for each in history.cells if history.everything or _changed(each)],
-        ),
+        "cells": objects(_series_columns(history), cells),
         "notes": _notes(history),
     }
 
 
-def _changed(series: Series) -> bool:
+def _has_changed(series: Series) -> bool:
     return bool(series.changes) or series.drift is not None
 
 
 def history_rows(history: History) -> Rows:
-    """Return a line for each change and each drift; the fields that only one of the two has are
-    empty in the other.
+    """Return a line for each change and each drift.
+
+    The fields that only one of the two has are empty in the other.
     """
-    of_series: tuple[Column[Any], ...] = within(_series(history), lambda pair: pair[0])
-    changes = csv_rows(
-        (*of_series, *_changes(history)),
-        [(cell, change) for cell in history.cells for change in cell.changes],
-    )
-    drifts = csv_rows((*of_series, *_drifts(history)), history.drifts)
+    series_columns: tuple[Column[Any], ...] = within(_series_columns(history), lambda pair: pair[0])
+    pairs = [(series, change) for series in history.cells for change in series.changes]
+    changes = csv_rows((*series_columns, *_change_columns(history)), pairs)
+    drifts = csv_rows((*series_columns, *_drift_columns(history)), history.drifts)
     names = list(dict.fromkeys((*changes.columns, *drifts.columns)))
     empty = dict.fromkeys(names)
     return Rows(names, [{**empty, **line} for line in (*changes.lines, *drifts.lines)])
 
 
-def _series(history: History) -> tuple[Column[Series], ...]:
+def _series_columns(history: History) -> tuple[Column[Series], ...]:
+    def changes(series: Series) -> list[dict[str, Any]]:
+        return objects(_change_columns(history), [(series, change) for change in series.changes])
+
+    def drift(series: Series) -> dict[str, Any] | None:
+        if series.drift is None:
+            return None
+        return objects(_drift_columns(history), [(series, series.drift)])[0]
+
     return (
         Column("machine", None, lambda series: series.machine),
         Column("machine_name", None, lambda series: history.machines.get(series.machine)),
@@ -156,150 +187,132 @@ def _series(history: History) -> tuple[Column[Series], ...]:
         Column("meaning", None, lambda series: CAVEATS[series.kind], fields=None),
         Column("level", None, lambda series: series.level, fields=None),
         Column("nights", None, _nights, fields=None),
-        Column(
-            "changes",
-            None,
-            lambda series: objects(_changes(history), [(series, each) for each in series.changes]),
-            fields=None,
-        ),
-        Column(
-            "drift",
-            None,
-            lambda series: (
-                None
-                if series.drift is None
-                else objects(_drifts(history), [(series, series.drift)])[0]
-            ),
-            fields=None,
-        ),
-        Column(
-            "environment_changes",
-            None,
-            lambda series: [
-                {
-                    "run": str(series.runs[place]),
-                    "started": str(series.started[place]),
-                    **{name: getattr(event, name) for name in ("side", "before", "after")},
-                }
-                for place, event in series.events
-            ],
-            fields=None,
-        ),
+        Column("changes", None, changes, fields=None),
+        Column("drift", None, drift, fields=None),
+        Column("environment_changes", None, _environment_changes, fields=None),
     )
 
 
 def _nights(series: Series) -> list[dict[str, Any]]:
-    found = map(series.night, range(len(series)))
+    nights = []
+    for place in range(len(series)):
+        night = series.night(place)
+        environments = dict(zip(SIDES[series.kind], night.environments, strict=True))
+        nights.append({**night._asdict(), "environments": environments})
+    return nights
+
+
+def _environment_changes(series: Series) -> list[dict[str, Any]]:
     return [
-        {**n._asdict(), "environments": dict(zip(SIDES[series.kind], n.environments, strict=True))}
-        for n in found
+        {
+            "run": str(series.runs[place]),
+            "started": str(series.started[place]),
+            "side": event.side,
+            "before": event.before,
+            "after": event.after,
+        }
+        for place, event in series.events
     ]
 
 
-def _changes(history: History) -> tuple[Column[_Change], ...]:
-    def where(found: _Change) -> str:
-        series, change = found
+def _change_columns(history: History) -> tuple[Column[_Change], ...]:
+    def night_and_cell(row: _Change) -> str:
+        series, change = row
         return (
-            f"{day(change.night.started)} {name_of(series.cell)}{_machine(history, series)}, run "
-            f"{change.night.run}"
+            f"{day(change.night.started)} {name_of(series.cell)}{_machine_text(history, series)}, "
+            f"run {change.night.run}"
         )
-
-    def in_words(found: _Change) -> str:
-        series, change = found
-        _, low, high = change.percent
-        kind = "" if series.kind == RATIO else ", absolute"
-        nights = counted(change.nights_after, "night")
-        held = (
-            f"for the {nights} since"
-            if change is series.changes[-1]
-            else f"for {nights}, until the next"
-        )
-        return f"{size(change)} ({low:+.1f} to {high:+.1f} %){kind}, {significance(change)}, {held}"
 
     return (
-        Column("", "night and cell", where),
-        Column("", "change (95 % interval)", in_words),
-        Column("", "what else changed", lambda found: what_else(*found)),
-        *attributes(lambda found: found[1].night, "run", "started"),
-        Column("run_before", None, lambda found: found[1].night_before.run, fields=None),
-        Column("started_before", None, lambda found: found[1].night_before.started, fields=None),
-        *attributes(lambda found: found[1], "ratio", "low", "high"),
-        Column("direction", None, lambda found: "slower" if found[1].slower else "faster"),
-        *attributes(lambda found: found[1], "adjusted_p", "nights_before", "nights_after"),
-        Column("state", None, lambda found: "pending" if found[1].pending else "confirmed"),
-        Column("differences", None, lambda found: found[1].differences, fields=None),
+        Column("", "night and cell", night_and_cell),
+        Column("", "change (95 % interval)", _change_text),
+        Column("", "what else changed", lambda row: what_else(*row)),
+        *attributes(lambda row: row[1].night, "run", "started"),
+        Column("run_before", None, lambda row: row[1].night_before.run, fields=None),
+        Column("started_before", None, lambda row: row[1].night_before.started, fields=None),
+        *attributes(lambda row: row[1], "ratio", "low", "high"),
+        Column("direction", None, lambda row: _direction(row[1])),
+        *attributes(lambda row: row[1], "adjusted_p", "nights_before", "nights_after"),
+        Column("state", None, lambda row: "pending" if row[1].pending else "confirmed"),
+        Column("differences", None, lambda row: row[1].differences, fields=None),
     )
 
 
-def _drifts_table(history: History) -> list[Table]:
-    """Return the drifts, the largest first; empty if there are none."""
-    drifts = history.drifts
-    shown = drifts if history.everything else drifts[:_MOST_CHANGES]
-    left = (
-        (f"... and {len(drifts) - len(shown)} more; --all shows them",)
-        if len(shown) < len(drifts)
-        else ()
-    )
-    title = "Slow drifts: many small changes in one direction"
-    return [columns.table(_drifts(history), shown, title, notes=left, words=True)] if shown else []
+def _change_text(row: _Change) -> str:
+    """Return a change, such as "5.1 % slower (+4.2 to +6.0 %), ..., for the 9 nights since"."""
+    series, change = row
+    _, low, high = change.percent
+    kind = "" if series.kind == RATIO else ", absolute"
+    nights = counted(change.nights_after, "night")
+    if change is series.changes[-1]:
+        duration = f"for the {nights} since"
+    else:
+        duration = f"for {nights}, until the next"
+    return f"{size(change)} ({low:+.1f} to {high:+.1f} %){kind}, {significance(change)}, {duration}"
 
 
-def _drifts(history: History) -> tuple[Column[_Drifting], ...]:
-    def where(found: _Drifting) -> str:
-        series, drift = found
-        first, last = (night.started[:10] for night in (drift.first_night, drift.last_night))
+def _direction(change: ChangePoint | Drift) -> str:
+    return "slower" if change.slower else "faster"
+
+
+def _drift_columns(history: History) -> tuple[Column[_Drifting], ...]:
+    def nights_and_cell(row: _Drifting) -> str:
+        series, drift = row
+        first = drift.first_night
+        last = drift.last_night
         return (
-            f"{first} to {last} {name_of(series.cell)}{_machine(history, series)}, "
-            f"runs {drift.first_night.run} to {drift.last_night.run}"
+            f"{first.started[:10]} to {last.started[:10]} {name_of(series.cell)}"
+            f"{_machine_text(history, series)}, runs {first.run} to {last.run}"
         )
 
-    def between(found: _Drifting) -> str:
-        series, drift = found
-        return _differences_in_words(drift.differences, series.cell)
+    def what_else_changed(row: _Drifting) -> str:
+        series, drift = row
+        return _differences_text(drift.differences, series.cell)
 
     return (
-        Column("", "nights and cell", where),
-        Column("", "drift (95 % interval)", lambda found: drift_words(*found)),
-        Column("", "what else changed between them", between),
-        Column("run", None, lambda found: found[1].first_night.run),
-        Column("started", None, lambda found: found[1].first_night.started),
-        Column("run_last", None, lambda found: found[1].last_night.run),
-        Column("started_last", None, lambda found: found[1].last_night.started),
-        *attributes(lambda found: found[1], "ratio", "low", "high"),
-        Column("direction", None, lambda found: "slower" if found[1].slower else "faster"),
-        *attributes(lambda found: found[1], "percent_a_night", "adjusted_p", "nights"),
-        Column("state", None, lambda found: "ongoing" if found[1].ongoing else "ended"),
-        Column("differences", None, lambda found: found[1].differences, fields=None),
+        Column("", "nights and cell", nights_and_cell),
+        Column("", "drift (95 % interval)", lambda row: drift_words(*row)),
+        Column("", "what else changed between them", what_else_changed),
+        Column("run", None, lambda row: row[1].first_night.run),
+        Column("started", None, lambda row: row[1].first_night.started),
+        Column("run_last", None, lambda row: row[1].last_night.run),
+        Column("started_last", None, lambda row: row[1].last_night.started),
+        *attributes(lambda row: row[1], "ratio", "low", "high"),
+        Column("direction", None, lambda row: _direction(row[1])),
+        *attributes(lambda row: row[1], "percent_a_night", "adjusted_p", "nights"),
+        Column("state", None, lambda row: _drift_state(row[1])),
+        Column("differences", None, lambda row: row[1].differences, fields=None),
     )
+
+
+def _drift_state(drift: Drift) -> str:
+    return "ongoing" if drift.ongoing else "ended"
 
 
 def drift_words(series: Series, drift: Drift) -> str:
-    """Return a drift in words: "slowly slower: +26.0 % (+20.1 to +32.2 %) over 24 nights, about 1.0
-    % a night".
-    """
+    """Return a drift in words, such as "slowly slower: +26.0 % (+20.1 to +32.2 %)"."""
     whole, low, high = drift.percent
     a_night = abs(drift.percent_a_night)
+    decimals = 1 if a_night >= 0.1 else 2
+    kind = "" if series.kind == RATIO else ", absolute"
     return (
-        f"slowly {'slower' if drift.slower else 'faster'}: {whole:+.1f} % ({low:+.1f} to "
-        f"{high:+.1f} %) over {counted(drift.nights, 'night')}, about "
-        f"{a_night:.{1 if a_night >= 0.1 else 2}f} % a "
-        f"night{'' if series.kind == RATIO else ', absolute'}, {significance(drift)}, "
-        f"{'ongoing' if drift.ongoing else 'ended'}"
+        f"slowly {_direction(drift)}: {whole:+.1f} % ({low:+.1f} to {high:+.1f} %) over "
+        f"{counted(drift.nights, 'night')}, about {a_night:.{decimals}f} % a night{kind}, "
+        f"{significance(drift)}, {_drift_state(drift)}"
     )
 
 
-def _names(history: History, cells: Sequence[Series]) -> str:
-    return ", ".join(
-        history.machines.get(each, each[:12])
-        for each in dict.fromkeys(one.machine for one in cells)
-    )
+def _machine_names(history: History, cells: Sequence[Series]) -> str:
+    machines = dict.fromkeys(series.machine for series in cells)
+    return ", ".join(history.machines.get(machine, machine[:12]) for machine in machines)
 
 
-def _machine(history: History, series: Series) -> str:
-    several = len({each.machine for each in history.cells}) > 1
-    return (
-        f", on {history.machines.get(series.machine, '')} {series.machine[:12]}" if several else ""
-    )
+def _machine_text(history: History, series: Series) -> str:
+    """Return the machine of a series, as a part of its name, where there are several."""
+    machines = {series.machine for series in history.cells}
+    if len(machines) <= 1:
+        return ""
+    return f", on {history.machines.get(series.machine, '')} {series.machine[:12]}"
 
 
 def _cells_table(history: History) -> Table:
@@ -310,13 +323,11 @@ def _cells_table(history: History) -> Table:
         Column("", "changes", _state),
     )
     cells = sorted(history.cells, key=lambda series: in_order(series.cell.network))
-    return columns.table(
-        shown,
-        cells,
-        "All series",
-        group=lambda each: group_name(each.cell) + _machine(history, each),
-        words=True,
-    )
+
+    def group(series: Series) -> str:
+        return group_name(series.cell) + _machine_text(history, series)
+
+    return columns.table(shown, cells, "All series", group=group, words=True)
 
 
 def _state(series: Series) -> str:
@@ -331,30 +342,33 @@ def _state(series: Series) -> str:
 
 def _environments_table(history: History) -> list[Table]:
     """Return the nights on which an environment changed, newest first; empty if none did."""
-    found = Counter(
-        (
-            str(series.started[place]),
-            event.side or "-",
-            str(event.before)[:12],
-            str(event.after)[:12],
+    count_by_change: Counter[_EnvironmentChange] = Counter()
+    for series in history.cells:
+        for place, event in series.events:
+            change = _EnvironmentChange(
+                str(series.started[place]),
+                event.side or "-",
+                str(event.before)[:12],
+                str(event.after)[:12],
+            )
+            count_by_change[change] += 1
+    if not count_by_change:
+        return []
+    newest = sorted(count_by_change.items(), reverse=True)
+    more = len(newest) - _MOST_CHANGES
+    notes = [f"... and {more} more; --format json --all shows them"] if more > 0 else []
+    shown: tuple[Column[tuple[_EnvironmentChange, int]], ...] = (
+        Column("", "night", lambda row: day(row[0].started)),
+        Column("", "side", lambda row: row[0].side),
+        Column("", "before", lambda row: row[0].before),
+        Column("", "after", lambda row: row[0].after),
+        Column("", "series", lambda row: row[1]),
+    )
+    return [
+        columns.table(
+            shown, newest[:_MOST_CHANGES], "Environments that changed", notes=notes, words=True
         )
-        for series in history.cells
-        for place, event in series.events
-    )
-    newest = sorted(found.items(), reverse=True)
-    left = len(newest) - _MOST_CHANGES
-    notes = (f"... and {left} more; --format json --all shows them",) if left > 0 else ()
-    shown: tuple[Column[tuple[tuple[str, ...], int]], ...] = (
-        Column("", "night", lambda each: day(each[0][0])),
-        Column("", "side", lambda each: each[0][1]),
-        Column("", "before", lambda each: each[0][2]),
-        Column("", "after", lambda each: each[0][3]),
-        Column("", "series", lambda each: each[1]),
-    )
-    made = columns.table(
-        shown, newest[:_MOST_CHANGES], "Environments that changed", notes=notes, words=True
-    )
-    return [made] if found else []
+    ]
 
 
 def _notes(history: History) -> list[str]:
@@ -373,12 +387,12 @@ def _notes(history: History) -> list[str]:
         f"over all series, and those up to {FALSE_DISCOVERY_RATE:g} are reported."
     )
     if any(len(series) >= ENOUGH_NIGHTS_OF_DRIFT for series in history.cells):
-        least = [f"{100 * history.magnitude:g} %"] if RATIO in kinds else []
+        least = []
+        if RATIO in kinds:
+            least.append(f"{100 * history.magnitude:g} %")
         if ABSOLUTE in kinds:
-            of_machine = max(history.magnitude, OF_A_MACHINE)
-            least.append(
-                f"{100 * of_machine:g} % of absolute times, which drift with their machine"
-            )
+            magnitude = max(history.magnitude, OF_A_MACHINE)
+            least.append(f"{100 * magnitude:g} % of absolute times, which drift with their machine")
         lines.append(
             f"A drift takes {ENOUGH_NIGHTS_OF_DRIFT} nights or more, and in all is clearly more "
             f"than {', or '.join(least)}."
@@ -396,7 +410,7 @@ def _notes(history: History) -> list[str]:
             f"Not searched: {counted(disturbed, 'night')} of some series, since other programs "
             "disturbed every launch."
         )
-    short = sum(1 for series in history.cells if int(series.searched.sum()) < 2 * ENOUGH_NIGHTS)
+    short = sum(int(series.searched.sum()) < 2 * ENOUGH_NIGHTS for series in history.cells)
     if short:
         lines.append(
             f"{counted(short, 'series', 'series')} with fewer than {2 * ENOUGH_NIGHTS} nights: too "
@@ -418,23 +432,19 @@ def day(started: str) -> str:
 
 def size(change: ChangePoint) -> str:
     """Return a change in words: "5.1 % slower"."""
-    return f"{abs(change.percent[0]):.1f} % {'slower' if change.slower else 'faster'}"
+    return f"{abs(change.percent[0]):.1f} % {_direction(change)}"
 
 
 def significance(change: ChangePoint | Drift) -> str:
     """Return the adjusted p-value in words."""
-    return (
-        f"adjusted p {change.adjusted_p:.1g}"
-        if change.adjusted_p >= 1e-12
-        else "adjusted p < 1e-12"
-    )
+    if change.adjusted_p < 1e-12:
+        return "adjusted p < 1e-12"
+    return f"adjusted p {change.adjusted_p:.1g}"
 
 
 def what_else(series: Series, change: ChangePoint) -> str:
-    """Return the other differences of that night, and environments that changed close by if there
-    is none.
-    """
-    words = _differences_in_words(change.differences, series.cell)
+    """Return the other differences of that night, or else environments that changed close by."""
+    words = _differences_text(change.differences, series.cell)
     if change.differences:
         return words
     close = []
@@ -449,18 +459,18 @@ def what_else(series: Series, change: ChangePoint) -> str:
     return "; ".join([words, *close])
 
 
-def _differences_in_words(differences: Sequence[Difference] | None, cell: Cell) -> str:
+def _differences_text(differences: Sequence[Difference] | None, cell: Cell) -> str:
     if differences is None:
         return "no record says what else changed"
     if not differences and cell.adapter == IMPORTED:
         return "nothing else that the files of pytest-benchmark say"
     if not differences:
         return "nothing else that the records show: same packages, settings, dlbench and protocol"
-    words = [difference_words(each) for each in differences]
+    words = [difference_words(difference) for difference in differences]
     more = len(words) - MOST_SHOWN
-    return "; ".join(words[:MOST_SHOWN]) + (
-        f"; and {more} more (--format json)" if more > 0 else ""
-    )
+    if more > 0:
+        words = [*words[:MOST_SHOWN], f"and {more} more (--format json)"]
+    return "; ".join(words)
 
 
 def level(cell: Series) -> str:
@@ -472,9 +482,12 @@ def level(cell: Series) -> str:
 
 
 PANELS = 24
-"""On a page, at most."""
+"""The most panels on a page."""
 
-_BLUE, _SKY, _VERMILLION, _GREEN = "#0072B2", "#56B4E9", "#D55E00", "#009E73"
+_BLUE = "#0072B2"
+_SKY = "#56B4E9"
+_VERMILLION = "#D55E00"
+_GREEN = "#009E73"
 _COLUMNS = 3
 _MARKED = 120  # nights up to which each gets a dot of its own
 _NAMED = 3  # environments of a panel that are named
@@ -485,20 +498,23 @@ def history_to_picture(history: History, path: Path) -> list[Path]:
     """Write the history to this path and return the files written.
 
     The series with changes come first, newest change first, then those with a drift. A page holds
-    `PANELS` of them. Of ``everything`` further pages follow as NAME-2.png and so on. A file is
+    `PANELS` of them. With ``everything`` further pages follow as NAME-2.png and so on. A file is
     whole or not there. Raises ReportError.
     """
-    cells = _in_order(history)
+    cells = _sort_by_change(history)
     pages = [cells[start : start + PANELS] for start in range(0, len(cells), PANELS)]
-    return write_pages(
-        (_figure(history, page) for page in (pages if history.everything else pages[:1])), path
-    )
+    if not history.everything:
+        pages = pages[:1]
+    return write_pages((_figure(history, page) for page in pages), path)
 
 
-def _in_order(history: History) -> list[Series]:
-    with_changes = [cell for cell, _ in history.changes] + [cell for cell, _ in history.drifts]
-    places = {id(cell): place for place, cell in reversed(list(enumerate(with_changes)))}
-    return sorted(history.cells, key=lambda cell: places.get(id(cell), math.inf))
+def _sort_by_change(history: History) -> list[Series]:
+    with_changes = [series for series, _ in history.changes]
+    with_changes += [series for series, _ in history.drifts]
+    positions: dict[int, int] = {}
+    for position, series in enumerate(with_changes):
+        positions.setdefault(id(series), position)
+    return sorted(history.cells, key=lambda series: positions.get(id(series), math.inf))
 
 
 def _figure(history: History, cells: Sequence[Series]) -> "Figure":
@@ -509,7 +525,8 @@ def _figure(history: History, cells: Sequence[Series]) -> "Figure":
         for panel, cell in zip(axes.flat, cells, strict=False):
             _panel(panel, cell, history)
     _, first, last = history.nights()
-    figure.suptitle(f"{_names(history, cells)}: {first[:10]} to {last[:10]}", fontsize=10)
+    machines = _machine_names(history, cells)
+    figure.suptitle(f"{machines}: {first[:10]} to {last[:10]}", fontsize=10)
     figure.supxlabel(
         "night (UTC)\nband: 95 % interval over the night's launches; black: level between "
         "changes; shaded: slow drift\nhollow: disturbed, not searched; mark at the foot: another "
@@ -523,7 +540,8 @@ def _panel(panel: "Axes", series: Series, history: History) -> None:
     dates = np.array([datetime.fromisoformat(started) for started in series.started], dtype=object)
     values = np.exp(series.logs)
     searched = series.searched
-    low, high = np.exp(series.logs - series.halves), np.exp(series.logs + series.halves)
+    low = np.exp(series.logs - series.halves)
+    high = np.exp(series.logs + series.halves)
     panel.fill_between(
         dates, low, high, where=np.isfinite(low), color=_SKY, alpha=0.35, linewidth=0
     )
@@ -547,19 +565,17 @@ def _panel(panel: "Axes", series: Series, history: History) -> None:
     )
     if series.kind == RATIO:
         panel.axhline(1.0, color=GREY, linewidth=0.6)
-    _environments(panel, series, dates)
-    _levels(panel, series, dates)
-    _limit(panel, series, values, low, high)
+    _mark_environments(panel, series, dates)
+    _draw_levels(panel, series, dates)
+    _set_limits(panel, series, values, low, high)
     for row, change in enumerate(series.changes):
-        _mark(panel, series, change, dates, row)
+        _mark_change(panel, series, change, dates, row)
     if series.drift is not None:
         _mark_drift(panel, series.drift, dates, len(series.changes))
-    several = len(history.machines) > 1
-    panel.set_title(
-        name_of(series.cell) + (f" [{series.machine[:6]}]" if several else ""),
-        fontsize=8,
-        loc="left",
-    )
+    title = name_of(series.cell)
+    if len(history.machines) > 1:
+        title += f" [{series.machine[:6]}]"
+    panel.set_title(title, fontsize=8, loc="left")
     panel.set_ylabel(_UNITS[series.kind], fontsize=7)
     if len(dates) == 1:
         # One night has no width: without limits of ours the axis would span years.
@@ -570,9 +586,9 @@ def _panel(panel: "Axes", series: Series, history: History) -> None:
     plain_frame(panel)
 
 
-def _levels(panel: "Axes", series: Series, dates: Objects) -> None:
+def _draw_levels(panel: "Axes", series: Series, dates: Objects) -> None:
     """Draw the level between changes, which rises or falls along a drift."""
-    if not _changed(series):
+    if not _has_changed(series):
         return
     drifted = series.drifted
     ends = [0, *(change.place for change in series.changes), len(series)]
@@ -584,25 +600,29 @@ def _levels(panel: "Axes", series: Series, dates: Objects) -> None:
             panel.plot(dates[start:end], level, color="black", linewidth=1.2)
 
 
-def _limit(panel: "Axes", cell: Series, *curves: Floats) -> None:
-    """Let the axis follow the bulk of the nights, with room for labels: a few wild intervals must
-    not flatten it.
+def _set_limits(panel: "Axes", series: Series, *curves: Floats) -> None:
+    """Let the axis follow the bulk of the nights, with room for labels.
+
+    A few wild intervals must not flatten the curve.
     """
-    searched = cell.searched if cell.searched.any() else np.ones(len(cell), dtype=bool)
+    searched = series.searched
+    if not searched.any():
+        searched = np.ones(len(series), dtype=bool)
     values = curves[0][searched]
     ends = np.concatenate([curve[searched & np.isfinite(curve)] for curve in curves])
     low = min(float(values.min()), float(np.quantile(ends, 0.02)))
     high = max(float(values.max()), float(np.quantile(ends, 0.98)))
     middle = (low + high) / 2
     half = max((high - low) / 2, 0.025 * middle)
-    panel.set_ylim(middle - 1.1 * half, middle + (1.6 if _changed(cell) else 1.1) * half)
+    room_above = 1.6 if _has_changed(series) else 1.1
+    panel.set_ylim(middle - 1.1 * half, middle + room_above * half)
 
 
-def _environments(panel: "Axes", cell: Series, dates: Objects) -> None:
+def _mark_environments(panel: "Axes", series: Series, dates: Objects) -> None:
     """Mark the nights with another environment at the foot, and name it where that leaves room."""
-    for row, (place, event) in enumerate(cell.events):
+    for row, (place, event) in enumerate(series.events):
         panel.axvline(dates[place], ymax=0.07, color=GREY, linewidth=1.2)
-        if len(cell.events) <= _NAMED:
+        if len(series.events) <= _NAMED:
             panel.annotate(
                 f"{event.side} {str(event.after)[:7]}".strip(),
                 (dates[place], 0.02),
@@ -614,12 +634,14 @@ def _environments(panel: "Axes", cell: Series, dates: Objects) -> None:
             )
 
 
-def _mark(panel: "Axes", cell: Series, change: ChangePoint, dates: Objects, row: int) -> None:
+def _mark_change(
+    panel: "Axes", series: Series, change: ChangePoint, dates: Objects, row: int
+) -> None:
     colour = _VERMILLION if change.slower else _GREEN
+    arrow = "▲" if change.slower else "▼"
     style = "--" if change.pending else "-"
     panel.axvline(dates[change.place], color=colour, linewidth=1.1, linestyle=style)
-    late = change.place > len(cell) / 2
-    arrow = "▲" if change.slower else "▼"
+    late = change.place > len(series) / 2
     state = " pending" if change.pending else ""
     panel.annotate(
         f"{arrow} {change.percent[0]:+.1f} % {change.night.started[:10]}{state}",
@@ -637,8 +659,8 @@ def _mark(panel: "Axes", cell: Series, change: ChangePoint, dates: Objects, row:
 
 def _mark_drift(panel: "Axes", drift: Drift, dates: Objects, row: int) -> None:
     colour = _VERMILLION if drift.slower else _GREEN
-    panel.axvspan(dates[drift.first], dates[drift.last], color=colour, alpha=0.08, linewidth=0)
     arrow = "▲" if drift.slower else "▼"
+    panel.axvspan(dates[drift.first], dates[drift.last], color=colour, alpha=0.08, linewidth=0)
     panel.annotate(
         f"{arrow} {drift.percent[0]:+.1f} % slowly, over {counted(drift.nights, 'night')}",
         (0.02, 0.98),
@@ -658,9 +680,9 @@ REPORT = Report(
         "Which cells became slower or faster, on which night or slowly, and what else changed then."
     ),
     examples=("dlbench history --plot history.png",),
-    page=lambda found, options: changes_page(found),
+    page=lambda history, options: changes_page(history),
     data=history_data,
     rows=history_rows,
-    draw=lambda found, path, options: history_to_picture(found, path),
-    drawable=lambda found: bool(found.cells),
+    draw=lambda history, path, options: history_to_picture(history, path),
+    drawable=lambda history: bool(history.cells),
 )

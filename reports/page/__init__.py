@@ -1,3 +1,1 @@
-"""The report page: one HTML file with every number, its evidence and the command that repeats
-it.
-"""
+"""The report page: one HTML file with every number, its evidence and the command to repeat it."""

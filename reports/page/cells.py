@@ -1,6 +1,4 @@
-"""An opened cell as HTML: its numbers, launches, steps, nights and software, and the command that
-measures it again.
-"""
+"""An opened cell as HTML: its numbers, launches, steps, nights, software, and command."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -14,14 +12,14 @@ from dlbench.reports.columns import Column, table
 from dlbench.reports.formats.layout import MISSING, Page, Table, entries, why_hole
 from dlbench.reports.formats.markup import page_to_html, rendered
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
-from dlbench.reports.history.nights import CAVEATS
+from dlbench.reports.history.nights import CAVEATS, RATIO
 from dlbench.reports.history.nights import Series as NightSeries
 from dlbench.reports.history.report import drift_words
 from dlbench.reports.page.data import ends, newest_nights, numbers, rerun_command, software_of
 from dlbench.reports.page.document import Document, Launch
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import axis_value
-from dlbench.reports.results.naming import group_name, rest_of
+from dlbench.reports.results.naming import counted, group_name, rest_of
 from dlbench.reports.results.number_text import amount, deviation, number
 from dlbench.reports.results.quantities import OF_LAUNCHES, QUANTITIES, Numbers, title_of
 from dlbench.reports.results.safe_text import one_line
@@ -29,30 +27,28 @@ from dlbench.reports.results.thread_evidence import observe
 
 MOST_DOTS = 60_000
 """Steps drawn on a page: with more, pictures show every second, third, ... step."""
+# The size of a picture of steps or nights, and the ends of its axes.
+_WIDTH = 900
+_HEIGHT = 240
+_LEFT = 74
+_RIGHT = 888
+_TOP = 14
+_BOTTOM = 210
 
 
 def cell_html(document: Document, cell: CellResult, software: int | None, thinned: int) -> Markup:
     """Return the content of a cell's dialog; the script inserts the list of ``software``."""
     launches = document.launches_of(cell)
     command = rerun_command(document, cell)
-    was = "; ".join([*dict.fromkeys(map(_version, launches)), f"dlbench {document.version}"])
-    series = [
-        (
-            str(each.record.launch + 1),
-            each.record.outcome.step_seconds()[::thinned],
-            not each.counts,
-            None,
-            None,
-        )
-        for each in launches
-        if each.record.outcome.samples_ns
-    ]
-    label = f"Seconds of every timed step of {len(series)} launch{'es' * (len(series) > 1)}"
-    values = ((name, axis_value(cell.cell, name)) for name in NAMES)
-    axes = [
-        *((name, None if value is None else word(name, value)) for name, value in values),
-        ("run", cell.run),
-    ]
+    versions = [*dict.fromkeys(map(_version, launches)), f"dlbench {document.version}"]
+    launch_table: Markup | str = ""
+    if launches:
+        launch_table = page_to_html(Page((), (table(_LAUNCHES, launches, "Launches"),)))
+    facts: list[tuple[str, Any]] = []
+    for name in NAMES:
+        value = axis_value(cell.cell, name)
+        facts.append((name, None if value is None else word(name, value)))
+    facts.append(("run", cell.run))
     return rendered(
         "cell.html.j2",
         one_line,
@@ -61,23 +57,37 @@ def cell_html(document: Document, cell: CellResult, software: int | None, thinne
         reason="" if cell.shown else _whole(why_hole(cell), 20_000),
         numbers=_numbers(cell) if cell.shown else "",
         flags=cell.flags,
-        steps=dots_svg(label, series, numbers(cell).get("seconds"), _seconds) if series else "",
+        steps=_steps(cell, launches, thinned),
         thinned=thinned,
-        launches=page_to_html(Page((), (table(_LAUNCHES, launches, "Launches"),)))
-        if launches
-        else "",
-        nights=[_nights(each) for each in document.histories.get((cell.machine, cell.cell), ())],
+        launches=launch_table,
+        nights=[
+            _nights(series) for series in document.histories.get((cell.machine, cell.cell), ())
+        ],
         command=_whole(command, 4000),
-        was=_whole(was, 4000),
+        was=_whole("; ".join(versions), 4000),
         software=software,
-        facts=facts_html(axes),
+        facts=facts_html(facts),
     )
 
 
 def facts_html(facts: Iterable[tuple[str, Any]]) -> Markup:
     """Return names and values as a list; of an object its items."""
-    known = [(name, value) for name, value in facts if value not in (None, "", {}, [], ())]
-    return rendered("facts.html.j2", one_line, facts=known)
+    filled = [(name, value) for name, value in facts if value not in (None, "", {}, [], ())]
+    return rendered("facts.html.j2", one_line, facts=filled)
+
+
+def _steps(cell: CellResult, launches: Sequence[Launch], thinned: int) -> Markup | str:
+    """Return the picture of the timed steps of these launches; empty without any."""
+    series: list[Series] = []
+    for launch in launches:
+        outcome = launch.record.outcome
+        if outcome.samples_ns:
+            name = str(launch.record.launch + 1)
+            series.append((name, outcome.step_seconds()[::thinned], not launch.counts, None, None))
+    if not series:
+        return ""
+    label = f"Seconds of every timed step of {counted(len(series), 'launch', 'launches')}"
+    return dots_svg(label, series, numbers(cell).get("seconds"), _seconds)
 
 
 def _whole(text: str, most: int) -> Markup:
@@ -87,212 +97,222 @@ def _whole(text: str, most: int) -> Markup:
 def _numbers(cell: CellResult) -> Markup:
     timed = cell.seconds
     assert timed is not None  # it is shown
-    rows = tuple(
-        entries(
-            title_of(name, [cell]),
-            amount(each[0]),
-            deviation(*each) or MISSING,
-            ends(each) or MISSING,
-        )
-        for name, each in numbers(cell).items()
-    )
-    covered = "interval" if timed.coverage is None else f"{timed.coverage:.0%} interval"
+    rows = []
+    for name, quantity in numbers(cell).items():
+        median = amount(quantity[0])
+        spread = deviation(*quantity) or MISSING
+        rows.append(entries(title_of(name, [cell]), median, spread, ends(quantity) or MISSING))
+    interval = "interval" if timed.coverage is None else f"{timed.coverage:.0%} interval"
     uncovered = "" if timed.covers_launches else " It does not cover variation between launches."
     notes = [f"Interval: {timed.method}.{uncovered}"]
-    notes += [
-        f"{QUANTITIES[name].title}: not measured; {why}." for name, why in cell.unmeasured.items()
-    ]
+    for name, reason in cell.unmeasured.items():
+        notes.append(f"{QUANTITIES[name].title}: not measured; {reason}.")
     if cell.best:
         notes.append("★ The fastest of its column, or no slower than noise explains.")
-    return page_to_html(
-        Page((), (Table("Numbers", ("quantity", "median", "±", covered), rows, tuple(notes)),))
-    )
+    head = ("quantity", "median", "±", interval)
+    return page_to_html(Page((), (Table("Numbers", head, tuple(rows), tuple(notes)),)))
 
 
 def _seconds(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return MISSING
-    factor, unit = next(
-        (
-            (factor, unit)
-            for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs"))
-            if value * factor >= 1
-        ),
-        (1e9, "ns"),
+    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
+        if value * factor >= 1:
+            return f"{number(value * factor)} {unit}"
+    return f"{number(value * 1e9)} ns"
+
+
+def _outcome_column(
+    heading: str, value: Callable[[Outcome], Any], text: Callable[[Any], str] = str
+) -> Column[Launch]:
+    """Return a column of a value of each launch's outcome."""
+
+    def shown(launch: Launch) -> str:
+        content = value(launch.record.outcome)
+        return MISSING if content is None else text(content)
+
+    return Column("", heading, lambda launch: None, shown)
+
+
+def _part_column(
+    part: str, heading: str, name: str, text: Callable[[Any], str] = str
+) -> Column[Launch]:
+    """Return a column of an attribute of a part of each launch's outcome, where it has the part."""
+    return _outcome_column(
+        heading, lambda outcome: getattr(getattr(outcome, part), name, None), text
     )
-    return f"{number(value * factor)} {unit}"
 
 
-def _within(error: float | None, tolerance: float | None) -> str:
-    return " / ".join(MISSING if each is None else f"{each:.1e}" for each in (error, tolerance))
+def _error_column(name: str) -> Column[Launch]:
+    """Return a column of an error of the parity check and its tolerance."""
+
+    def text(outcome: Outcome) -> str:
+        error = getattr(outcome.parity, f"{name}_error", None)
+        tolerance = getattr(outcome.parity, f"{name}_tolerance", None)
+        return f"{_scientific(error)} / {_scientific(tolerance)}"
+
+    return _outcome_column(f"{name} error / allowed", text)
 
 
-def _launch_columns() -> Iterable[Column[Launch]]:
-    def column(
-        heading: str, value: Callable[[Outcome], Any], text: Callable[[Any], str] = str
-    ) -> Column[Launch]:
-        def shown(launch: Launch) -> str:
-            found = value(launch.record.outcome)
-            return MISSING if found is None else text(found)
-
-        return Column("", heading, lambda launch: None, shown)
-
-    def part(
-        name: str, heading: str, field: str, text: Callable[[Any], str] = str
-    ) -> Column[Launch]:
-        return column(heading, lambda outcome: getattr(getattr(outcome, name), field, None), text)
-
-    def errors(name: str) -> Callable[[Outcome], str]:
-        return lambda outcome: _within(
-            getattr(outcome.parity, f"{name}_error", None),
-            getattr(outcome.parity, f"{name}_tolerance", None),
-        )
-
-    yield Column("", "no.", lambda launch: str(launch.record.launch + 1))
-    yield Column("", "started (UTC)", lambda launch: f"{launch.record.started:%Y-%m-%d %H:%M:%S}")
-    yield Column("", "attempt", lambda launch: str(launch.record.attempt + 1))
-    yield Column("", "counts", lambda launch: launch.counts)
-    yield Column("", "disturbed", lambda launch: launch.disturbed)
-    yield column(
-        "ended",
-        lambda outcome: ": ".join(filter(None, (outcome.status.replace("_", " "), outcome.reason))),
-    )
-    yield column("median step", lambda outcome: outcome.median_seconds(), _seconds)
-    yield column("timed steps", lambda outcome: outcome.observed_steps())
-    yield column("warm-up steps", lambda outcome: len(outcome.warmup_ns))
-    yield column("first step", lambda outcome: outcome.first_step_seconds, _seconds)
-    yield column("final loss", lambda outcome: outcome.final_loss, number)
-    yield part("parity", "parity", "verdict")
-    yield column("loss error / allowed", errors("loss"))
-    yield column("update error / allowed", errors("update"))
-    yield part("threads", "threads asked", "requested")
-    yield part("threads", "framework says", "framework_says")
-    yield part("threads", "system saw", "os_threads")
-    yield column(
-        "CPU s per s", lambda outcome: getattr(observe([outcome]), "cpu_per_wall", None), number
-    )
-    yield part("contention", "waited for a CPU", "run_queue_seconds", _seconds)
-    yield part("contention", "involuntary switches", "involuntary_switches")
-    yield part("contention", "stolen by the hypervisor", "steal_seconds", _seconds)
-    yield part("contention", "CPU time of others", "others_cpu_seconds", _seconds)
-    yield column("peak memory, MiB", OF_LAUNCHES["memory"][2], number)
+def _scientific(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.1e}"
 
 
-_LAUNCHES = tuple(_launch_columns())
+def _end(outcome: Outcome) -> str:
+    return ": ".join(filter(None, (outcome.status.replace("_", " "), outcome.reason)))
+
+
+def _cpu_per_wall(outcome: Outcome) -> float | None:
+    evidence = observe([outcome])
+    return None if evidence is None else evidence.cpu_per_wall
+
+
+_LAUNCHES: tuple[Column[Launch], ...] = (
+    Column("", "no.", lambda launch: str(launch.record.launch + 1)),
+    Column("", "started (UTC)", lambda launch: f"{launch.record.started:%Y-%m-%d %H:%M:%S}"),
+    Column("", "attempt", lambda launch: str(launch.record.attempt + 1)),
+    Column("", "counts", lambda launch: launch.counts),
+    Column("", "disturbed", lambda launch: launch.disturbed),
+    _outcome_column("ended", _end),
+    _outcome_column("median step", lambda outcome: outcome.median_seconds(), _seconds),
+    _outcome_column("timed steps", lambda outcome: outcome.observed_steps()),
+    _outcome_column("warm-up steps", lambda outcome: len(outcome.warmup_ns)),
+    _outcome_column("first step", lambda outcome: outcome.first_step_seconds, _seconds),
+    _outcome_column("final loss", lambda outcome: outcome.final_loss, number),
+    _part_column("parity", "parity", "verdict"),
+    _error_column("loss"),
+    _error_column("update"),
+    _part_column("threads", "threads asked", "requested"),
+    _part_column("threads", "framework says", "framework_says"),
+    _part_column("threads", "system saw", "os_threads"),
+    _outcome_column("CPU s per s", _cpu_per_wall, number),
+    _part_column("contention", "waited for a CPU", "run_queue_seconds", _seconds),
+    _part_column("contention", "involuntary switches", "involuntary_switches"),
+    _part_column("contention", "stolen by the hypervisor", "steal_seconds", _seconds),
+    _part_column("contention", "CPU time of others", "others_cpu_seconds", _seconds),
+    _outcome_column("peak memory, MiB", OF_LAUNCHES["memory"][2], number),
+)
 
 
 def _version(launch: Launch) -> str:
     software = software_of(launch)
     name = " ".join(str(software[key]) for key in ("framework", "version") if software.get(key))
-    return ", ".join(
-        filter(
-            None, (name, launch.record.interpreter, f"environment {launch.record.environment[:12]}")
-        )
-    )
+    environment = f"environment {launch.record.environment[:12]}"
+    return ", ".join(filter(None, (name, launch.record.interpreter, environment)))
 
 
 Series = tuple[str, Sequence[float], bool, float | None, float | None]
-"""One launch or night of a picture: name, values, whether its dots are hollow, ends of an
-interval."""
+"""One launch or night of a picture: name, values, whether dots are hollow, ends of an interval."""
 
 
 def dots_svg(
     label: str, series: Sequence[Series], band: Numbers | None, text: Callable[[float], str]
 ) -> Markup:
-    """Return series beside one another over one axis of values, with a line and a band for a
-    number.
-    """
-    width, height, left, right, top, bottom = 900, 240, 74, 888, 14, 30
-    everything = [
-        *(band or ()),
-        *(value for _, values, _, *interval in series for value in (*values, *interval)),
-    ]
-    known: list[float] = [value for value in everything if value is not None]
-    low, high = min(known), max(known)
-    low, high = (
-        (low * 0.98, high * 1.02)
-        if low == high
-        else (low - (high - low) / 20, high + (high - low) / 20)
-    )
+    """Return series next to one another over one axis of values, with a band for a number."""
+    low, high = _limits(series, band)
     gap = 2.0
-    step = (right - left) / (sum(len(values) for _, values, *_ in series) + gap * len(series))
+    step = (_RIGHT - _LEFT) / (sum(len(values) for _, values, *_ in series) + gap * len(series))
 
     def down(value: float | None) -> float | None:
-        return (
-            None
-            if value is None
-            else round(top + (height - top - bottom) * (high - value) / (high - low), 1)
-        )
+        if value is None:
+            return None
+        return round(_TOP + (_BOTTOM - _TOP) * (high - value) / (high - low), 1)
 
     drawn: list[dict[str, Any]] = []
-    x, last = left + step * gap / 2, -100.0
+    x = _LEFT + step * gap / 2
+    last_label = -100.0
     for name, values, hollow, lowest, highest in series:
         middle = round(x + step * len(values) / 2, 1)
         dots = "".join(
             f"M{x + step * (place + 0.5):.1f} {down(value)}h0" for place, value in enumerate(values)
         )
-        labelled = middle - last > 8 * len(name) + 8
-        ends = {"middle": middle, "low": down(lowest), "high": down(highest)}
+        is_labelled = middle - last_label > 8 * len(name) + 8
         drawn.append(
-            {**ends, "dots": Markup(dots), "hollow": hollow, "labelled": labelled, "name": name}
+            {
+                "middle": middle,
+                "low": down(lowest),
+                "high": down(highest),
+                "dots": Markup(dots),
+                "hollow": hollow,
+                "labelled": is_labelled,
+                "name": name,
+            }
         )
-        last = middle if labelled else last
+        if is_labelled:
+            last_label = middle
         x += step * (len(values) + gap)
-    ticks = [
-        (down(value), text(value))
-        for value in (low + (high - low) * share for share in (0.05, 0.5, 0.95))
-    ]
-    size = {"width": width, "height": height, "left": left, "right": right}
-    line = band and tuple(map(down, band))
+    tick_values = [low + (high - low) * share for share in (0.05, 0.5, 0.95)]
     return rendered(
-        "dots.html.j2", one_line, label=label, ticks=ticks, band=line, series=drawn, **size
+        "dots.html.j2",
+        one_line,
+        label=label,
+        ticks=[(down(value), text(value)) for value in tick_values],
+        band=band and tuple(map(down, band)),
+        series=drawn,
+        width=_WIDTH,
+        height=_HEIGHT,
+        left=_LEFT,
+        right=_RIGHT,
     )
+
+
+def _limits(series: Sequence[Series], band: Numbers | None) -> tuple[float, float]:
+    """Return the ends of the axis of values: a little more than all values and intervals."""
+    candidates: list[float | None] = [*(band or ())]
+    for _, values, _, lowest, highest in series:
+        candidates += [*values, lowest, highest]
+    bounds = [value for value in candidates if value is not None]
+    low = min(bounds)
+    high = max(bounds)
+    if low == high:
+        return low * 0.98, high * 1.02
+    margin = (high - low) / 20
+    return low - margin, high + margin
 
 
 def _nights(series: NightSeries) -> tuple[str, Markup, list[str]]:
     """Return heading, picture and notes."""
-    ratios = series.kind == "ratio"
-    _, nights, changed = newest_nights(series)
+    is_ratio = series.kind == RATIO
+    _, nights, _ = newest_nights(series)
 
     def text(value: float) -> str:
-        return f"{number(value)}×" if ratios else _seconds(value)  # noqa: RUF001
+        return f"{number(value)}×" if is_ratio else _seconds(value)  # noqa: RUF001
 
-    picture = dots_svg(
-        f"{len(nights)} nights of this cell",
-        [
-            (each.started[5:10], [each.value], not each.searched, each.low, each.high)
-            for each in nights
-        ],
-        None,
-        text,
-    )
-    changes = [
-        f"Since {series.night(each.place).started[:10]}: {number(each.ratio)}× "  # noqa: RUF001
-        f"the time before ({ends((each.ratio, each.low, each.high))})"
-        f"{', not confirmed yet: too few nights since' * each.pending}."
-        for each in changed
+    points: list[Series] = [
+        (night.started[5:10], [night.value], not night.searched, night.low, night.high)
+        for night in nights
     ]
-    if series.drift is not None:
-        changes.append(
-            f"{series.drift.first_night.started[:10]} on: {drift_words(series, series.drift)}."
-        )
-    if not series.comparable:
-        changes = [
-            (
-                "Not searched for changes: the machine is unknown, and the nights may come from "
-                "several."
-            )
-        ]
-    elif not changes:
-        enough = int(series.searched.sum()) > ENOUGH_NIGHTS
-        changes = [
-            "No change of level was found in these nights."
-            if enough
-            else "Too few nights to look for a change."
-        ]
+    picture = dots_svg(f"{len(nights)} nights of this cell", points, None, text)
+    heading = "By night, candidate over baseline" if is_ratio else "By night"
     caveat = CAVEATS[series.kind]
     notes = [
-        *changes,
+        *_change_notes(series),
         f"Hollow: disturbed by other programs throughout. {caveat[:1].upper()}{caveat[1:]}.",
     ]
-    return "By night, candidate over baseline" if ratios else "By night", picture, notes
+    return heading, picture, notes
+
+
+def _change_notes(series: NightSeries) -> list[str]:
+    """Return the changes of level and the drift of a cell's newest nights, or why there is none."""
+    if not series.comparable:
+        return [
+            "Not searched for changes: the machine is unknown, and the nights may come from "
+            "several."
+        ]
+    _, _, changes = newest_nights(series)
+    notes = []
+    for change in changes:
+        interval = ends((change.ratio, change.low, change.high))
+        pending = ", not confirmed yet: too few nights since" if change.pending else ""
+        notes.append(
+            f"Since {change.night.started[:10]}: {number(change.ratio)}× "  # noqa: RUF001
+            f"the time before ({interval}){pending}."
+        )
+    if series.drift is not None:
+        first = series.drift.first_night.started[:10]
+        notes.append(f"{first} on: {drift_words(series, series.drift)}.")
+    if notes:
+        return notes
+    if int(series.searched.sum()) > ENOUGH_NIGHTS:
+        return ["No change of level was found in these nights."]
+    return ["Too few nights to look for a change."]

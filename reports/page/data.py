@@ -1,7 +1,6 @@
-"""The page's data as JSON, to be saved by the reader: every cell with its launches and raw
-samples.
-"""
+"""The page's data as JSON for the reader to save: every cell with its launches and raw samples."""
 
+import math
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -26,38 +25,34 @@ _NOT_SHOWN = ("software", "profile", "parity_sample", "outside", "timed_between"
 
 
 def page_data(document: Document) -> dict[str, Any]:
-    """Return the data of a page: the matrix report's JSON, with the launches of each cell
-    (``reports/SCHEMA.md``).
-    """
+    """Return the matrix report's JSON with the launches of each cell (``reports/SCHEMA.md``)."""
     step = thinning(document)
     software: dict[str, Any] = {}
     cells = matrix_cells(document.matrix)
     for cell, content in zip(document.matrix.cells.values(), cells, strict=True):
         del content["parity"], content["threads_evidence"]  # its launches have them
+        histories = document.histories.get((cell.machine, cell.cell), ())
         content["rerun_command"] = rerun_command(document, cell)
-        content["launches"] = [_launch(each, step, software) for each in document.launches_of(cell)]
-        content["histories"] = [
-            _history(each) for each in document.histories.get((cell.machine, cell.cell), ())
+        content["launches"] = [
+            _launch(launch, step, software) for launch in document.launches_of(cell)
         ]
-    head = {
-        "schema": SCHEMA,
-        "title": document.title,
-        "made": document.made.isoformat(timespec="seconds"),
-    }
-    content = {
-        **head,
-        "dlbench": document.version,
-        "thinned": step,
-        "software": list(software.values()),
-    }
-    inert_content: dict[str, Any] = inert({**content, "cells": cells})
-    return inert_content
+        content["histories"] = [_history(series) for series in histories]
+    data: dict[str, Any] = inert(
+        {
+            "schema": SCHEMA,
+            "title": document.title,
+            "made": document.made.isoformat(timespec="seconds"),
+            "dlbench": document.version,
+            "thinned": step,
+            "software": list(software.values()),
+            "cells": cells,
+        }
+    )
+    return data
 
 
 def inert(content: Any) -> Any:
-    """Return plain JSON types with every text as `formats.inert` shows it, and seven digits of what
-    is no integer.
-    """
+    """Return plain JSON types with every text made inert, and seven digits of other numbers."""
     if isinstance(content, Mapping):
         return {visible(str(key)): inert(value) for key, value in content.items()}
     if isinstance(content, list | tuple):
@@ -69,10 +64,8 @@ def inert(content: Any) -> Any:
 
 def thinning(document: Document, most: int = MOST_SAMPLES) -> int:
     """Return n where one of n samples is shown, so that no more than ``most`` are."""
-    samples = sum(
-        len(each.record.outcome.samples_ns) for of in document.launches.values() for each in of
-    )
-    return max(1, -(-samples // most))
+    samples = sum(len(launch.record.outcome.samples_ns) for launch in document.all_launches())
+    return max(1, math.ceil(samples / most))
 
 
 def numbers(cell: CellResult) -> dict[str, Numbers]:
@@ -83,15 +76,16 @@ def numbers(cell: CellResult) -> dict[str, Numbers]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def ends(found: Numbers) -> str:
+def ends(numbers: Numbers) -> str:
     """Return the ends of an interval: "0.97 to 1.35"; empty without one."""
-    return (
-        "" if found[1] is None or found[2] is None else f"{number(found[1])} to {number(found[2])}"
-    )
+    _, low, high = numbers
+    if low is None or high is None:
+        return ""
+    return f"{number(low)} to {number(high)}"
 
 
 def software_of(launch: Launch) -> dict[str, Any]:
-    """Return what a launch's framework reported of itself, and its interpreter and environment."""
+    """Return the report of a launch's framework on itself, and its interpreter and environment."""
     record = launch.record
     return {
         **record.outcome.software,
@@ -106,28 +100,28 @@ def rerun_command(document: Document, cell: CellResult) -> str:
     if not launches:
         return document.rerun_command(cell.cell, "", 0)
     newest = launches[-1].record
-    command = document.rerun_command(
-        newest.cell, newest.suite, sum(each.counts for each in launches)
-    )
-    given = [
-        f" --env {shlex.quote(_word(name, value))}" for name, value in newest.variables.items()
-    ]
-    return command + "".join(given) if command else ""
+    count = sum(launch.counts for launch in launches)
+    command = document.rerun_command(newest.cell, newest.suite, count)
+    if not command:
+        return ""
+    for name, value in newest.variables.items():
+        command += f" --env {shlex.quote(_variable_word(name, value))}"
+    return command
 
 
-def _word(name: str, value: str) -> str:
-    """Return the word that gives a variable again; the shell is to have a value that the record
-    does not have whole.
+def _variable_word(name: str, value: str) -> str:
+    """Return the word of an option that sets a variable again.
+
+    It is the name alone if the record has only a part of the value. The shell must have it then.
     """
-    return (
-        name
-        if any(mark in value for mark in ("***", "~", "<path>", "<user>", "<host>"))
-        else f"{name}={value}"
-    )
+    is_partial = any(mark in value for mark in ("***", "~", "<path>", "<user>", "<host>"))
+    return name if is_partial else f"{name}={value}"
 
 
 def _launch(launch: Launch, step: int, software: dict[str, Any]) -> dict[str, Any]:
-    record, outcome = launch.record, launch.record.outcome
+    """Return a launch as an object, and add its software to the list of all."""
+    record = launch.record
+    outcome = record.outcome
     reported = software_of(launch)
     key = repr(sorted(map(repr, reported.items())))
     software.setdefault(key, plain(reported))
@@ -151,12 +145,11 @@ def _launch(launch: Launch, step: int, software: dict[str, Any]) -> dict[str, An
 
 
 def newest_nights(series: Series) -> tuple[int, list[Night], list[ChangePoint]]:
-    """Return the place of the first of a cell's newest nights, these nights, and the changes of its
-    level in them.
-    """
+    """Return the place of the first of the newest nights, these nights, and their changes."""
     first = max(0, len(series) - MOST_NIGHTS)
     nights = [series.night(place) for place in range(first, len(series))]
-    return first, nights, [each for each in series.changes if each.place >= first]
+    changes = [change for change in series.changes if change.place >= first]
+    return first, nights, changes
 
 
 def _history(series: Series) -> dict[str, Any]:
@@ -166,16 +159,20 @@ def _history(series: Series) -> dict[str, Any]:
         "caveat": CAVEATS[series.kind],
         "nights": [
             {
-                "run": n.run,
-                "started": n.started,
-                "numbers": [n.value, n.low, n.high],
-                "searched": n.searched,
+                "run": night.run,
+                "started": night.started,
+                "numbers": [night.value, night.low, night.high],
+                "searched": night.searched,
             }
-            for n in nights
+            for night in nights
         ],
         "changes": [
-            {"place": c.place - first, "numbers": [c.ratio, c.low, c.high], "pending": c.pending}
-            for c in changes
+            {
+                "place": change.place - first,
+                "numbers": [change.ratio, change.low, change.high],
+                "pending": change.pending,
+            }
+            for change in changes
         ],
         "drift": None if series.drift is None else drift_words(series, series.drift),
     }

@@ -1,6 +1,4 @@
-"""The content of a page before it is HTML: the input of its reports, and what only the command
-knows.
-"""
+"""The content of a page before it is HTML: the input of its reports, and facts of the command."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +21,7 @@ class Launch(NamedTuple):
 
     record: Record
     counts: bool
-    """Whether the cell's number rests on it: of a repeated launch one attempt counts."""
+    """Whether the cell's number rests on it. One attempt of a repeated launch counts."""
     disturbed: bool
 
 
@@ -60,19 +58,20 @@ class Document:
     def launches(self) -> dict[tuple[str, Cell], list[Launch]]:
         """The launches of each cell by machine and cell."""
         counting = {id(record) for record in last_attempts(self.results.records)}
-        found: dict[tuple[str, Cell], list[Launch]] = {}
+        launches: dict[tuple[str, Cell], list[Launch]] = {}
         for record in sorted(self.results.records, key=lambda record: record.started):
             key = record.machine, record.cell._replace(adapter="")
             cell = self.matrix.cells.get(key)  # type: ignore[call-overload]
-            if (
-                cell is None
-                or record.side == BASELINE
-                or cell.environment not in ("", record.environment)
-            ):
+            if cell is None or record.side == BASELINE:
+                continue
+            if cell.environment not in ("", record.environment):
                 continue
             if self.source.options.all_runs or record.run == cell.run:
                 was_disturbed = disturbed(record, self.results.hosts.get(record.machine))
-                found.setdefault(key, []).append(
-                    Launch(record, id(record) in counting, was_disturbed)
-                )
-        return found
+                launch = Launch(record, id(record) in counting, was_disturbed)
+                launches.setdefault(key, []).append(launch)
+        return launches
+
+    def all_launches(self) -> list[Launch]:
+        """Return the launches of all cells."""
+        return [launch for launches in self.launches.values() for launch in launches]

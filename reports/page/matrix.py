@@ -1,12 +1,12 @@
-"""The page's matrix: its table, and the texts of its fields for each quantity and each row to
-compare with.
+"""The page's matrix: its table, and the texts of its fields for each quantity and comparison.
 
-Every number is computed here; the page's script only puts one view's texts into the fields, filters
-and sorts.
+Every number is computed in this module. The page's script only puts one view's texts into the
+fields, filters and sorts.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -31,71 +31,79 @@ from dlbench.reports.results.quantities import QUANTITIES, legend, title_of
 from dlbench.reports.results.statistics import judge, mean_of_pairs, ratio
 
 MOST_COMPARED = 8_000
-"""Fields of all comparisons together: large pages compare with fewer rows, the usual ones with most
-cells first."""
+"""Fields of all comparisons together.
+
+Large pages compare with fewer rows, first the usual ones with most cells."""
 
 Text = tuple[str, str, str]
-"""The text of a field, its interval beside it, and its tip."""
+"""The text of a field, its interval, and its tip."""
 
 
 def page_matrix(matrix: Matrix) -> dict[str, Any]:
     """Return the table of a matrix with its views and filters, for the template.
 
-    ``columns`` are headings, ``machines`` names with the number of columns below them; ``blocks``
-    have a name and rows of fields; each of the ``views`` has a text for every field (0: nothing, or
-    the same in every view); ``filters`` have the index of the value of every cell; ``addresses``
-    name the cells.
+    ``columns`` are headings, and ``machines`` names with the number of columns below them.
+    ``blocks`` have a name and rows of fields. Each of the ``views`` has a text for every field (0:
+    nothing, or the same in every view). ``filters`` have the index of the value of every cell.
+    ``addresses`` name the cells.
     """
-    cells, columns = list(matrix.cells.values()), matrix.columns
-    several = len(matrix.machines) > 1
-    names = {name: name_among(matrix.hosts, name) for name in matrix.machines}
-    addresses = [
-        f"{cell.machine[:8]}.{slug(cell.cell)}" if several else slug(cell.cell) for cell in cells
-    ]
+    cells = list(matrix.cells.values())
+    columns = matrix.columns
+    has_machines = len(matrix.machines) > 1
+    names = {machine: name_among(matrix.hosts, machine) for machine in matrix.machines}
+    addresses = [slug(cell.cell) for cell in cells]
+    if has_machines:
+        addresses = [f"{cell.machine[:8]}.{slug(cell.cell)}" for cell in cells]
     views = _quantity_views(cells)
-    common = common_flags(cell for cell in cells if cell.shown)
-    fields = {}
-    for place, (cell, address) in enumerate(zip(cells, addresses, strict=True)):
-        marks = "".join(flag.kind.symbol for flag in cell.flags if flag.kind not in common)
-        if cell.shown:
-            text = views[0]["fields"][place] or (MISSING, "", "")
-            fields[id(cell)] = _field(place, address, text, "best" * cell.best, marks)
-        else:
-            fields[id(cell)] = _field(
-                place, address, (HOLES[cell.status], "", why_hole(cell)), "hole", ""
-            )
+    fields = _cell_fields(cells, addresses, views)
     blocks: list[dict[str, Any]] = []
     for group, rows in matrix.rows.items():
-        found = [
-            (row_name(row), [fields.get(id(matrix.at(group, row, each))) for each in columns])
-            for row in rows
-        ]
-        blocks.append({"name": group_name(group), "rows": found, "means": False})
+        fields_by_row = []
+        for row in rows:
+            row_fields = [fields.get(id(matrix.at(group, row, column))) for column in columns]
+            fields_by_row.append((row_name(row), row_fields))
+        blocks.append({"name": group_name(group), "rows": fields_by_row, "means": False})
     rows_with_times, comparisons = _comparison_views(matrix, cells, names)
     if len(blocks) > 1 and comparisons:
-        means: dict[str, Any] = {
-            "name": f"Geometric mean of all {len(blocks)} groups",
-            "rows": [],
-            "means": True,
-        }
+        means_of_rows = []
+        place = len(cells)
         for row in rows_with_times:
-            first = len(cells) + len(means["rows"]) * len(columns)
-            of_row = [
-                _field(first + place, "", ("", "", ""), "mean", "") for place in range(len(columns))
-            ]
-            means["rows"].append((row_name(row), of_row))
-        blocks.insert(0, means)
-    spans = [
-        (names[name], len(list(of))) for name, of in groupby(column.machine for column in columns)
-    ]
+            row_fields = []
+            for _ in columns:
+                row_fields.append(_field(place, "", ("", "", ""), "mean", ""))
+                place += 1
+            means_of_rows.append((row_name(row), row_fields))
+        title = f"Geometric mean of all {len(blocks)} groups"
+        blocks.insert(0, {"name": title, "rows": means_of_rows, "means": True})
+    columns_by_machine = groupby(column.machine for column in columns)
+    spans = [(names[machine], len(list(group))) for machine, group in columns_by_machine]
     return {
         "columns": [place_name(column.cell) or place_heading(column.cell) for column in columns],
-        "machines": spans if several else [],
+        "machines": spans if has_machines else [],
         "blocks": blocks,
         "views": views + comparisons,
         "filters": list(_filters(matrix, cells, names)),
         "addresses": addresses,
     }
+
+
+def _cell_fields(
+    cells: Sequence[CellResult], addresses: Sequence[str], views: Sequence[dict[str, Any]]
+) -> dict[int, dict[str, Any]]:
+    """Return the field of each cell by the cell's id, with the text of the first view."""
+    common = common_flags(cell for cell in cells if cell.shown)
+    fields = {}
+    for place, (cell, address) in enumerate(zip(cells, addresses, strict=True)):
+        if cell.shown:
+            text = views[0]["fields"][place] or (MISSING, "", "")
+            kind = "best" if cell.best else ""
+            marks = "".join(flag.kind.symbol for flag in cell.flags if flag.kind not in common)
+        else:
+            text = (HOLES[cell.status], "", why_hole(cell))
+            kind = "hole"
+            marks = ""
+        fields[id(cell)] = _field(place, address, text, kind, marks)
+    return fields
 
 
 def _field(place: int, address: str, text: Text, kind: str, marks: str) -> dict[str, Any]:
@@ -104,85 +112,83 @@ def _field(place: int, address: str, text: Text, kind: str, marks: str) -> dict[
 
 def _quantity_views(cells: Sequence[CellResult]) -> list[dict[str, Any]]:
     """Return a view of each quantity that any cell has."""
-    quantities = [numbers(cell) for cell in cells]
+    numbers_of_cells = [numbers(cell) for cell in cells]
     views = []
     for name in QUANTITIES:
+        if not any(name in cell_numbers for cell_numbers in numbers_of_cells):
+            continue
         fields: list[Text | int] = []
-        for cell, of_cell in zip(cells, quantities, strict=True):
+        for cell, cell_numbers in zip(cells, numbers_of_cells, strict=True):
             if cell.seconds is None or not cell.shown:
                 fields.append(0)
-            elif (found := of_cell.get(name)) is None:
+                continue
+            quantity = cell_numbers.get(name)
+            if quantity is None:
                 fields.append((MISSING, "", cell.unmeasured.get(name, "not known for this cell")))
-            else:
-                launches = counted(cell.seconds.launches, "launch", "launches")
-                fields.append(
-                    (
-                        amount(found[0]),
-                        deviation(*found),
-                        f"{ends(found) or 'no interval'}; {launches}",
-                    )
-                )
-        if any(name in of_cell for of_cell in quantities):
-            title, meant = title_of(name, cells), legend(name)
-            caption = f"{title} ({meant})" if meant else title
-            views.append(
-                {"title": title, "caption": caption, "family": "a quantity", "fields": fields}
-            )
+                continue
+            launches = counted(cell.seconds.launches, "launch", "launches")
+            tip = f"{ends(quantity) or 'no interval'}; {launches}"
+            fields.append((amount(quantity[0]), deviation(*quantity), tip))
+        title = title_of(name, cells)
+        meaning = legend(name)
+        caption = f"{title} ({meaning})" if meaning else title
+        views.append({"title": title, "caption": caption, "family": "a quantity", "fields": fields})
     return views
 
 
 def _comparison_views(
     matrix: Matrix, cells: Sequence[CellResult], names: dict[str, str]
 ) -> tuple[list[Cell], list[dict[str, Any]]]:
-    """Return the rows with times, and views of times as multiples of those of each row and of each
-    machine.
-    """
+    """Return the rows with times, and views of times relative to each row and each machine."""
     counts = Counter(cell.row for cell in cells if cell.shown)
+    rows = sorted(counts, key=row_order)
     views = []
-    if len(counts) > 1:
-        usual = sorted(counts, key=lambda row: (len(axes.unusual(row)), -counts[row], row))
-        for row in sorted(usual[: MOST_COMPARED // len(cells)], key=row_order):
+    if len(rows) > 1:
+        usual_first = sorted(counts, key=lambda row: (len(axes.unusual(row)), -counts[row], row))
+        for row in sorted(usual_first[: MOST_COMPARED // len(cells)], key=row_order):
             where = f"{row_name(row)}, in the same group and column"
             others = [matrix.at(cell.group, row, cell.column) for cell in cells]
             views.append(
-                _comparison(matrix, counts, row_name(row), where, "compared with a row", others)
+                _comparison(matrix, rows, row_name(row), where, "compared with a row", others)
             )
     if len(matrix.machines) > 1:
         for machine in matrix.machines:
             where = f"the same cell on {names[machine]}"
             others = [matrix.cells.get(Place(machine, cell.cell)) for cell in cells]
             views.append(
-                _comparison(
-                    matrix, counts, names[machine], where, "compared with a machine", others
-                )
+                _comparison(matrix, rows, names[machine], where, "compared with a machine", others)
             )
-    return sorted(counts, key=row_order), views
+    return rows, views
 
 
 def _comparison(
     matrix: Matrix,
-    rows: Iterable[Cell],
+    rows: Sequence[Cell],
     title: str,
     where: str,
     family: str,
     others: Sequence[CellResult | None],
 ) -> dict[str, Any]:
+    """Return a view of each cell's time relative to its other, and of the means of ``rows``."""
     fields: list[Text | int] = []
     pairs: dict[tuple[Cell, Place], list[tuple[CellResult, CellResult]]] = {}
     for cell, other in zip(matrix.cells.values(), others, strict=True):
         if not cell.shown:
             fields.append(0)
         elif other is None or not other.shown:
-            fields.append((MISSING, "", "the reference has no number here"))
+            fields.append((MISSING, "", "the reference has no number for this cell"))
         else:
             pairs.setdefault((cell.row, cell.column), []).append((cell, other))
             fields.append(_times([(cell, other)]))
-    for row in sorted(rows, key=row_order):
+    for row in rows:
         for column in matrix.columns:
-            of = pairs.get((row, column), [])
-            fields.append(
-                _times(of, "" if len(of) == len(matrix.rows) else f" ({len(of)})") if of else 0
-            )
+            row_pairs = pairs.get((row, column), [])
+            if row_pairs:
+                is_complete = len(row_pairs) == len(matrix.rows)
+                count = "" if is_complete else f" ({len(row_pairs)})"
+                fields.append(_times(row_pairs, count))
+            else:
+                fields.append(0)
     caption = (
         f"Time as a multiple of {where} "
         "(below 1× is faster; ≈ noise may explain the difference)"  # noqa: RUF001
@@ -199,41 +205,48 @@ def _times(pairs: Sequence[tuple[CellResult, CellResult]], more: str = "") -> Te
     if all(one is other for one, other in pairs):
         return f"1{more}", "", "the reference itself"
     timed = [(one.seconds, other.seconds) for one, other in pairs if one.seconds and other.seconds]
-    found = ratio(*timed[0]) if len(timed) == 1 else mean_of_pairs(timed)
-    sign = "≈ " if judge(found) == "no clear difference" or found.low is None else ""
-    text = f"{sign}{number(found.value)}×{more}"  # noqa: RUF001
-    return text, ends((found.value, found.low, found.high)), ""
+    mean = ratio(*timed[0]) if len(timed) == 1 else mean_of_pairs(timed)
+    sign = "≈ " if judge(mean) == "no clear difference" or mean.low is None else ""
+    text = f"{sign}{number(mean.value)}×{more}"  # noqa: RUF001
+    return text, ends((mean.value, mean.low, mean.high)), ""
 
 
 def _filters(
     matrix: Matrix, cells: Sequence[CellResult], names: dict[str, str]
 ) -> Iterable[dict[str, Any]]:
     """Yield the axes, and machines and numbers of launches, in which these cells differ."""
-
-    def filter_of(
-        name: str, values: Sequence[Any], of_cell: Callable[[CellResult], Any], *titles: str
-    ) -> Any:
-        known = titles or [axes.word(name, value) if value != "" else "none" for value in values]
-        places = [values.index(of_cell(cell)) for cell in cells]
-        return {"name": name, "title": name.replace("_", " "), "choices": known, "of": places}
-
     if len(matrix.machines) > 1:
-        yield filter_of("machine", matrix.machines, lambda cell: cell.machine, *names.values())
+        machines = [cell.machine for cell in cells]
+        yield _filter("machine", list(names.values()), matrix.machines, machines)
     for axis in axes.AXES:
-        values = list(dict.fromkeys(axis_value(cell.cell, axis.name) for cell in cells))
-        if not axis.goes_with and len(values) > 1:
-            order = {value: place for place, value in enumerate(axis.order)}
-            values.sort(
-                key=lambda v: (
-                    order.get(v, len(order)),
-                    axes.order_of(0 if isinstance(v, str) else v),
-                )
-            )
-            yield filter_of(
-                axis.name, values, lambda cell, name=axis.name: axis_value(cell.cell, name)
-            )  # type: ignore[misc]
-    if len({_has_few_launches(cell) for cell in cells}) > 1:
-        yield filter_of("launches", (False, True), _has_few_launches, "3 or more", "fewer than 3")
+        cell_values = [axis_value(cell.cell, axis.name) for cell in cells]
+        values = list(dict.fromkeys(cell_values))
+        if axis.goes_with or len(values) <= 1:
+            continue
+        values.sort(key=partial(_value_order, axis))
+        choices = ["none" if value == "" else axes.word(axis.name, value) for value in values]
+        yield _filter(axis.name, choices, values, cell_values)
+    have_few_launches = [_has_few_launches(cell) for cell in cells]
+    if len(set(have_few_launches)) > 1:
+        yield _filter("launches", ["3 or more", "fewer than 3"], (False, True), have_few_launches)
+
+
+def _filter(
+    name: str, choices: Sequence[str], values: Sequence[Any], cell_values: Sequence[Any]
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "title": name.replace("_", " "),
+        "choices": choices,
+        "of": [values.index(value) for value in cell_values],
+    }
+
+
+def _value_order(axis: axes.Axis, value: Any) -> tuple[object, ...]:
+    """Return a key that sorts the values of an axis: in the axis's own order, then by size."""
+    order = list(axis.order)
+    place = order.index(value) if value in order else len(order)
+    return place, axes.order_of(0 if isinstance(value, str) else value)
 
 
 def _has_few_launches(cell: CellResult) -> bool:

@@ -1,6 +1,4 @@
-"""The head of a page: a picture of who is fastest on each network, the same as a table, and the
-findings.
-"""
+"""The head of a page: the fastest on each network as a picture and a table, and the findings."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +23,7 @@ from dlbench.reports.results.statistics import Summary, clearly_slower
 
 MOST_NETWORKS = 6
 MOST_ROWS = 10
-"""Rows of one network in the picture; the matrix has the others."""
+"""Rows of one network in the picture. The matrix has the others."""
 MOST_FINDINGS = 6
 
 Ranking = list[tuple[CellResult, Summary]]
@@ -33,82 +31,93 @@ Ranking = list[tuple[CellResult, Summary]]
 
 
 def overview_column(matrix: Matrix) -> Place | None:
-    """Return the column with most cells that have a time; of equal ones the last without more
-    threads than cores.
-    """
+    """Return the column with most times; of equal ones the last with no more threads than cores."""
     counts = Counter(cell.column for cell in matrix.cells.values() if cell.timed is not None)
 
     def preference(column: Place) -> tuple[int, bool]:
         cores = matrix.hosts[column.machine].own_cores
-        return counts[column], not (
-            column.on_cpu and cores and column.threads and column.threads > cores
-        )
+        exceeds_cores = bool(column.on_cpu and cores and column.threads and column.threads > cores)
+        return counts[column], not exceeds_cores
 
     return max(reversed(matrix.columns), key=preference, default=None)
 
 
 def rankings(matrix: Matrix, column: Place) -> dict[Cell, Ranking]:
-    """Return by group the rankings of several rows; of each network's groups the one with most
-    rows.
+    """Return the ranking of each network's group with most rows, by group.
+
+    Rankings of a single row are left out.
     """
-    of_network: dict[tuple[str, str], tuple[Cell, Ranking]] = {}
+    group_by_network: dict[tuple[str, str], tuple[Cell, Ranking]] = {}
     for group, rows in matrix.rows.items():
-        cells = [cell for row in rows if (cell := matrix.at(group, row, column))]
-        ranking = in_the_running(cells)
-        network = group.network, group.specification
-        if len(ranking) > max(1, len(of_network.get(network, (group, []))[1])):
-            of_network[network] = group, ranking
-    return dict(of_network.values())
+        cells = [matrix.at(group, row, column) for row in rows]
+        ranking = in_the_running([cell for cell in cells if cell is not None])
+        if len(ranking) <= 1:
+            continue
+        network = (group.network, group.specification)
+        if network in group_by_network:
+            _, best_ranking = group_by_network[network]
+            if len(ranking) <= len(best_ranking):
+                continue
+        group_by_network[network] = (group, ranking)
+    return dict(group_by_network.values())
 
 
 def _names(matrix: Matrix, column: Place) -> tuple[Callable[[Cell], str], str]:
+    """Return a function that names the rows of a column, and a condition common to them."""
     return row_names(cell.row for cell in matrix.cells.values() if cell.column == column)
 
 
 def overview_place(matrix: Matrix, column: Place) -> str:
     """Return where the overview was measured: "2 threads, on AMD EPYC, as installed"."""
-    condition = _names(matrix, column)[1]
+    _, condition = _names(matrix, column)
     where = f"on {name_among(matrix.hosts, column.machine)}{condition}"
     return ", ".join(filter(None, (place_name(column.cell), where)))
 
 
 def overview_table(matrix: Matrix, column: Place, groups: Iterable[Cell]) -> Table:
-    """Return a line for each of these groups: its fastest row and whether that is certain, as the
-    report `fastest`.
-    """
-    leaders = {each.first.group: each for each in fastest(replace(matrix, columns=(column,))).rows}
-    name = _names(matrix, column)[0]
+    """Return the fastest row of each of these groups and its certainty, as the report `fastest`."""
+    leaders = fastest(replace(matrix, columns=(column,))).rows
+    leader_by_group = {leader.first.group: leader for leader in leaders}
+    rows = [leader_by_group[group] for group in groups][:MOST_NETWORKS]
+    name, _ = _names(matrix, column)
+
+    def ties(leader: Leader) -> str:
+        return listed([name(cell.row) for cell in leader.ties], 1) or "none"
+
+    def next_name(leader: Leader) -> str | None:
+        return None if leader.next is None else name(leader.next.row)
+
     columns: tuple[Column[Leader], ...] = (
         Column("", "network", lambda leader: group_name(leader.first.group)),
         Column("", "fastest", lambda leader: name(leader.first.row)),
         Column("", "s/step", lambda leader: leader.first.seconds),
-        Column(
-            "",
-            "may be as fast",
-            lambda leader: listed([name(each.row) for each in leader.ties], 1) or "none",
-        ),
-        Column("", "next", lambda leader: leader.next and name(leader.next.row)),
+        Column("", "may be as fast", ties),
+        Column("", "next", next_name),
         Column("", "times as slow", lambda leader: leader.ratio),
         Column("", "outcome", lambda leader: leader.outcome),
     )
-    return table(columns, [leaders[group] for group in groups][:MOST_NETWORKS], words=True)
+    return table(columns, rows, words=True)
 
 
 def panels(
     matrix: Matrix, column: Place, ranked: dict[Cell, Ranking]
 ) -> list[tuple[str, Markup, int]]:
     """Return name, picture and number of rows left out of each network."""
-    shown, name = list(ranked.items())[:MOST_NETWORKS], _names(matrix, column)[0]
-    return [
-        (group_name(group), _panel_svg(group, of, name), max(0, len(of) - MOST_ROWS))
-        for group, of in shown
-    ]
+    name, _ = _names(matrix, column)
+    shown = []
+    for group, ranking in list(ranked.items())[:MOST_NETWORKS]:
+        left_out = max(0, len(ranking) - MOST_ROWS)
+        shown.append((group_name(group), _panel_svg(group, ranking, name), left_out))
+    return shown
 
 
 def _panel_svg(group: Cell, ranking: Ranking, name: Callable[[Cell], str]) -> Markup:
     """Return one network's rows by their time, with intervals, ties shaded."""
     shown = ranking[:MOST_ROWS]
-    line, left, right, top = 18, 148, 290, 6
+    line = 18
+    left = 148
+    right = 290
+    top = 6
     longest = max(timed.high or timed.median for _, timed in shown)
     tied = [not clearly_slower(timed, ranking[0][1]) for _, timed in ranking]
 
@@ -129,42 +138,46 @@ def _panel_svg(group: Cell, ranking: Ranking, name: Callable[[Cell], str]) -> Ma
     ]
     words = ", ".join(f"{name(cell.row)} {number(timed.median)} s" for cell, timed in shown)
     label = f"{group_name(group)}, seconds of a step, fastest first, {sum(tied)} tied: {words}"
-    size = {
-        "line": line,
-        "left": left,
-        "top": top,
-        "width": 380,
-        "height": top + line * len(shown) + 8,
-    }
-    return rendered("panel.svg.j2", one_line, label=label, rows=rows, **size)
+    return rendered(
+        "panel.svg.j2",
+        one_line,
+        label=label,
+        rows=rows,
+        line=line,
+        left=left,
+        top=top,
+        width=380,
+        height=top + line * len(shown) + 8,
+    )
 
 
 def findings(matrix: Matrix, headlines: Sequence[Sequence[str]]) -> list[str]:
-    """Return at most `MOST_FINDINGS` sentences: the first one of each report before any second,
-    then the failures.
+    """Return at most `MOST_FINDINGS` sentences, with the failures at the end.
+
+    The first one of each report comes before any second one.
     """
-    last = _failures(list(matrix.cells.values()))
-    first = [line for lines in headlines for line in lines[:1]] + [
-        line for lines in headlines for line in lines[1:]
-    ]
-    return [*first[: MOST_FINDINGS - len(last)], *last]
+    failures = _failures(list(matrix.cells.values()))
+    first = [line for lines in headlines for line in lines[:1]]
+    further = [line for lines in headlines for line in lines[1:]]
+    return [*[*first, *further][: MOST_FINDINGS - len(failures)], *failures]
 
 
 def _failures(cells: Sequence[CellResult]) -> list[str]:
     if not cells:
         return [NOTHING]
-    failed = Counter(cell.status.value.replace("_", " ") for cell in cells if not cell.shown)
-    kinds = [f"{count} {word}" for word, count in failed.most_common()]
-    wrong = Counter(cell.has(flags.PARITY) for cell in cells if cell.shown and cell.timed is None)
-    kinds += [f"{wrong[True]} computed something other than the reference"] * (wrong[True] > 0)
-    kinds += [f"{wrong[False]} had a loss that is not finite"] * (wrong[False] > 0)
     timed = [cell for cell in cells if cell.timed is not None]
+    parts = [f"{len(timed)} of {len(cells)} cells have a time that counts"]
+    failed = Counter(cell.status.value.replace("_", " ") for cell in cells if not cell.shown)
+    parts += [f"{count} {word}" for word, count in failed.most_common()]
+    not_counting = [cell for cell in cells if cell.shown and cell.timed is None]
+    wrong = sum(cell.has(flags.PARITY) for cell in not_counting)
+    not_finite = len(not_counting) - wrong
+    if wrong:
+        parts.append(f"{wrong} computed something other than the reference")
+    if not_finite:
+        parts.append(f"{not_finite} had a loss that is not finite")
+    lines = [f"{'; '.join(parts)}."]
     few = sum(cell.has(flags.FEW_LAUNCHES) for cell in timed)
-    lines = [
-        f"{len(timed)} of {len(cells)} cells have a time that counts"
-        + "; ".join(["", *kinds])
-        + "."
-    ]
     if few:
         lines.append(
             f"{few} of them rest on fewer than 3 launches: their intervals do not cover other "

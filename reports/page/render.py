@@ -1,10 +1,9 @@
-"""The HTML file: one template, its style and its script inside, and a policy that forbids
-everything else.
-"""
+"""The HTML file: a template with its style and script, and a policy that forbids the rest."""
 
 import base64
 import gzip
 import hashlib
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
@@ -33,47 +32,39 @@ from dlbench.reports.page.overview import (
 from dlbench.reports.page.provenance import provenance, provenance_tables
 from dlbench.reports.page.sections import sections
 from dlbench.reports.results.matrix import Matrix
+from dlbench.reports.results.record import Record
 from dlbench.reports.results.safe_text import visible_lines
 
 PLAIN_UP_TO = 200_000
-"""A longer JSON text stands compressed on the page."""
+"""A longer JSON text is compressed on the page."""
 
 
 def page_to_file_text(document: Document) -> str:
     """Return the page as the text of one HTML file that needs no other."""
-    style, script = asset("style.css"), asset("page.js")
-    found, matrix, column = (
-        sections(document),
-        page_matrix(document.matrix),
-        overview_column(document.matrix),
-    )
-    ranked = {} if column is None else rankings(document.matrix, column)
-    records = [each.record for of in document.launches.values() for each in of]
-    times = [record.started for record in records]
-    days = dict.fromkeys(f"{time:%Y-%m-%d}" for time in (min(times), max(times))) if times else ()
+    style = asset("style.css")
+    script = asset("page.js")
+    all_sections = sections(document)
+    matrix = page_matrix(document.matrix)
+    notes: Markup | str = ""
+    if matrix["addresses"]:
+        notes = page_to_html(Page((), (), tuple(matrix_notes(document.matrix))))
+    records = [launch.record for launch in document.all_launches()]
     return rendered(
         "page.html.j2",
         document=document,
         policy=policy(style, script),
         style=Markup(style),  # our own file
         script=Markup(script),  # our own file
-        panels=[] if column is None else panels(document.matrix, column, ranked),
-        more_networks=max(0, len(ranked) - MOST_NETWORKS),
-        place="" if column is None else overview_place(document.matrix, column),
-        ranking=page_to_html(Page((), (overview_table(document.matrix, column, ranked),)))
-        if column and ranked
-        else "",
-        findings=findings(document.matrix, [each["headline"] for each in found]),
+        **_overview(document.matrix),
+        findings=findings(document.matrix, [section["headline"] for section in all_sections]),
         note=note_to_html(document.note),
         matrix=matrix,
-        matrix_notes=page_to_html(Page((), (), tuple(matrix_notes(document.matrix))))
-        if matrix["addresses"]
-        else "",
-        sections=found,
+        matrix_notes=notes,
+        sections=all_sections,
         provenance=page_to_html(Page((), tuple(provenance_tables(document)))),
         thinned=thinning(document),
         trains=not only_imported(document.matrix),
-        span=" to ".join(days) or "nothing was measured",
+        span=_time_span(records),
         machines=machine_names(document.matrix),
         suites=sorted({record.suite for record in records}),
         made=f"{document.made:%Y-%m-%d %H:%M} UTC",
@@ -85,29 +76,59 @@ def page_to_file_text(document: Document) -> str:
     )
 
 
+def _overview(matrix: Matrix) -> dict[str, Any]:
+    """Return the values of the template for the head of the page."""
+    column = overview_column(matrix)
+    if column is None:
+        return {"panels": [], "more_networks": 0, "place": "", "ranking": ""}
+    ranked = rankings(matrix, column)
+    ranking: Markup | str = ""
+    if ranked:
+        ranking = page_to_html(Page((), (overview_table(matrix, column, ranked),)))
+    return {
+        "panels": panels(matrix, column, ranked),
+        "more_networks": max(0, len(ranked) - MOST_NETWORKS),
+        "place": overview_place(matrix, column),
+        "ranking": ranking,
+    }
+
+
+def _time_span(records: Sequence[Record]) -> str:
+    """Return the days of the first and the last record: "2026-11-28 to 2026-11-30"."""
+    if not records:
+        return "nothing was measured"
+    times = [record.started for record in records]
+    first = f"{min(times):%Y-%m-%d}"
+    last = f"{max(times):%Y-%m-%d}"
+    return first if first == last else f"{first} to {last}"
+
+
 def only_imported(matrix: Matrix) -> bool:
     """Tell whether every cell is a benchmark that another program measured."""
     return bool(matrix.cells) and all(cell.cell.device == UNKNOWN for cell in matrix.cells.values())
 
 
 def _view(document: Document, matrix: dict[str, Any]) -> dict[str, Any]:
-    """Return what the script shows: texts of fields, opened cells, and files to be saved."""
+    """Return the content for the script: texts of fields, opened cells, and files to be saved."""
     software: dict[str, int] = {}
-    opened, thinned = [], thinning(document, MOST_DOTS)
+    opened = []
+    thinned = thinning(document, MOST_DOTS)
     for cell in document.matrix.cells.values():
         place = None
-        if launches := document.launches_of(cell):
-            place = software.setdefault(
-                str(facts_html(software_of(launches[-1]).items())), len(software)
-            )
+        launches = document.launches_of(cell)
+        if launches:
+            facts = str(facts_html(software_of(launches[-1]).items()))
+            place = software.setdefault(facts, len(software))
         opened.append(str(cell_html(document, cell, place, thinned)))
-    page, rows = matrix_page(document.matrix), matrix_rows(document.matrix)
+    page = matrix_page(document.matrix)
+    rows = matrix_rows(document.matrix)
+    indices_by_filter = [filter_["of"] for filter_ in matrix["filters"]]
     return {
         "keys": inert(matrix["addresses"]),
-        "filters": list(zip(*(each["of"] for each in matrix["filters"]), strict=True)),
+        "filters": list(zip(*indices_by_filter, strict=True)),
         "views": [
-            {"caption": inert(each["caption"]), "fields": inert(each["fields"])}
-            for each in matrix["views"]
+            {"caption": inert(view["caption"]), "fields": inert(view["fields"])}
+            for view in matrix["views"]
         ],
         "cells": opened,
         "software": list(software),
@@ -121,26 +142,27 @@ def _view(document: Document, matrix: dict[str, Any]) -> dict[str, Any]:
 
 def asset(name: str) -> str:
     """Return the style or the script of our pages."""
-    return (
-        resources.files("dlbench.reports").joinpath("page/assets", name).read_text(encoding="utf-8")
-    )
+    path = resources.files("dlbench.reports") / "page" / "assets" / name
+    return path.read_text(encoding="utf-8")
 
 
 def policy(style: str, script: str = "") -> str:
-    """Return the Content-Security-Policy: nothing but this style and, if any, this script; no
-    request to anywhere.
-    """
-    allowed = f"style-src {_hash(style)}; " + (f"script-src {_hash(script)}; " if script else "")
+    """Return the Content-Security-Policy: this style, this script if any, and no requests."""
+    allowed = f"style-src {_hash(style)}; "
+    if script:
+        allowed += f"script-src {_hash(script)}; "
     return f"default-src 'none'; {allowed}img-src data:; base-uri 'none'; form-action 'none'"
 
 
 def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def note_to_html(text: str) -> Markup:
-    """Return a publisher's note as HTML; HTML in it is shown as text, and an image as its link's
-    words.
+    """Return a publisher's note as HTML.
+
+    HTML in it is shown as text, and an image as the words of its link.
     """
     parser = (
         MarkdownIt("commonmark", {"html": False})
@@ -150,23 +172,21 @@ def note_to_html(text: str) -> Markup:
     tokens = parser.parse(visible_lines(text))
     for token in tokens:
         token.attrs.pop("style", None)  # of aligned columns: the page's policy forbids it
-    return Markup(
-        parser.renderer.render(tokens, parser.options, {})
-    )  # the parser escapes, and knows safe links only
+    # The parser escapes, and allows safe links only.
+    return Markup(parser.renderer.render(tokens, parser.options, {}))
 
 
 def _block(name: str, content: Any) -> Markup:
-    r"""Return a JSON block that no text can end: ``<`` is written as ``\u003c``, and a long one
-    compressed.
+    r"""Return a JSON block that no text can end: ``<`` is written as ``\u003c``.
+
+    A long block is compressed.
     """
     text = json_text(content, indent=None)
     if len(text) > PLAIN_UP_TO:
         packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
-        return Markup(
-            '<script type="text/plain" id="{}" data-encoding="gzip base64">{}</script>'
-        ).format(name, packed)
+        compressed = '<script type="text/plain" id="{}" data-encoding="gzip base64">{}</script>'
+        return Markup(compressed).format(name, packed)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup('<script type="application/json" id="{}">{}</script>').format(
-        name, Markup(text)
-    )  # see above
+    # No character of the text is markup any more.
+    return Markup('<script type="application/json" id="{}">{}</script>').format(name, Markup(text))

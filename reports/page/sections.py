@@ -1,8 +1,7 @@
-"""The sections of a page: of every report with a heading its text, tables and pictures, as inline
-SVG.
+"""The sections of a page: the text, tables and pictures of every report with a heading.
 
-Matplotlib draws the pictures, as for a report's PNG files: an SVG needs no JavaScript, and its text
-can be searched.
+Matplotlib draws the pictures as inline SVG, as for a report's PNG files: an SVG needs no
+JavaScript, and its text can be searched.
 """
 
 import re
@@ -31,62 +30,62 @@ _XLINK = "{http://www.w3.org/1999/xlink}href"
 _INK = {"#000000": "currentColor", "black": "currentColor", "#666666": "currentColor"}
 """Colours that follow the page, so that they can be seen on dark too."""
 _GRID = "#dddddd"
-_GROUPS = f"{{{_SVG}}}g", f"{{{_SVG}}}defs"
+_GROUP = f"{{{_SVG}}}g"
+_DEFINITIONS = f"{{{_SVG}}}defs"
 _DROPPED = (f"{{{_SVG}}}metadata", f"{{{_SVG}}}title", f"{{{_SVG}}}style")
 
 
 def sections(document: Document) -> list[dict[str, Any]]:
-    """Return the section of every report with something to show of these results, in the order of
-    their places.
+    """Return the sections with something to show of these results, in the order of their places.
 
     For the template: name, heading, pictures, body (HTML), headline (findings for the head of the
     page).
     """
-    found = []
-    cells = {each.cell for each in document.matrix.cells.values() if each.timed is not None}
-    families = {
-        family.name
-        for each in document.results.records
-        if (family := family_of_record(each)) is not None
-    }
+    cells = {cell.cell for cell in document.matrix.cells.values() if cell.timed is not None}
+    families = [family_of_record(record) for record in document.results.records]
+    family_names = {family.name for family in families if family is not None}
+    has_pictures = len(document.matrix.cells) <= MOST_CELLS_DRAWN
     candidates = [report for report in reports().values() if report.heading and report.of_stores]
-    for report in sorted(candidates, key=lambda report: (report.place, report.name)):
-        if not report.applies(cells) or (report.families and not report.families & families):
+    candidates.sort(key=lambda report: (report.place, report.name))
+    shown = []
+    for report in candidates:
+        if not report.applies(cells):
             continue
-        options = ReportOptions(
-            quantity=report.section_quantity or next(iter(report.quantities), "seconds")
-        )
+        if report.families and not report.families & family_names:
+            continue
+        quantity = report.section_quantity or next(iter(report.quantities), "seconds")
+        options = ReportOptions(quantity=quantity)
         try:
             content = report.analyse(document.source)
         except ReportError:
             continue  # It has nothing to show of these results.
         if report.has_section(content):
-            drawn = (
-                pictures(report, content, options)
-                if len(document.matrix.cells) <= MOST_CELLS_DRAWN
-                else []
+            page = shortened(report.page(content, options), report.name)
+            shown.append(
+                {
+                    "name": report.name,
+                    "heading": report.heading,
+                    "pictures": pictures(report, content, options) if has_pictures else [],
+                    "body": page_to_html(page),
+                    "headline": report.headline(content),
+                }
             )
-            body = page_to_html(shortened(report.page(content, options), report.name))
-            section = {
-                "name": report.name,
-                "heading": report.heading,
-                "pictures": drawn,
-                "body": body,
-            }
-            found.append({**section, "headline": report.headline(content)})
-    return found
+    return shown
 
 
 def shortened(page: Page, name: str) -> Page:
-    """Return a report's page with about `MOST_ROWS` rows, whole groups of them, and a line on those
-    left out.
-    """
-    tables, used = [], 0
+    """Return a page with about `MOST_ROWS` rows in whole groups, and a line on the others."""
+    tables = []
+    used = 0
     for table in page.tables:
-        starts = [place for place, row in enumerate(table.rows) if len(row) == 1] or [0]
-        last = next((start for start in starts if used + start >= MOST_ROWS), len(table.rows))
-        tables.append(table._replace(rows=table.rows[:last]))
-        used += last
+        group_starts = [place for place, row in enumerate(table.rows) if len(row) == 1] or [0]
+        end = len(table.rows)
+        for start in group_starts:
+            if used + start >= MOST_ROWS:
+                end = start
+                break
+        tables.append(table._replace(rows=table.rows[:end]))
+        used += end
     left_out = sum(len(table.rows) for table in page.tables) - used
     if not left_out:
         return page
@@ -110,76 +109,67 @@ def pictures(report: Report[Any], content: Any, options: ReportOptions) -> list[
 
 
 def inline(text: str, prefix: str, label: str) -> Markup:
-    """Return an SVG file as an element of a page, without style attributes and with prefixed
-    ids.
-    """
+    """Return an SVG file as an element of a page, without styles and with prefixed ids."""
     root = ElementTree.fromstring(text)
     # Short names for matplotlib's long ids, where something refers to them.
-    used = {
-        name: f"{prefix}{place:x}"
-        for place, name in enumerate(re.findall(r'(?:url\(#|href="#)([^")]+)', text))
-    }
+    references = re.findall(r'(?:url\(#|href="#)([^")]+)', text)
+    short_ids = {name: f"{prefix}{place:x}" for place, name in enumerate(references)}
     for element in root.iter():
-        if element.get("id") not in used:
+        if element.get("id") not in short_ids:
             element.attrib.pop("id", None)
-        _plain_attributes(element, used)
+        _plain_attributes(element, short_ids)
     _unwrap(root)
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
-        element.text, element.tail = (element.text or "").strip(), ""
+        element.text = (element.text or "").strip()
+        element.tail = ""
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
     # A third more than its points: text of 8 points is then as large as the page's smallest.
-    wide = float(root.get("viewBox", "0 0 700 500").split()[2])
+    width = float(root.get("viewBox", "0 0 700 500").split()[2])
     root.attrib |= {
         "role": "img",
         "aria-label": label,
         "class": "plot",
-        "width": f"{wide * 4 / 3:.0f}",
+        "width": f"{width * 4 / 3:.0f}",
     }
-    return Markup(ElementTree.tostring(root, encoding="unicode"))  # written out again
+    # The text is written out again from its elements.
+    return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 
 def _unwrap(parent: ElementTree.Element) -> None:
-    """Put the children of groups that say nothing in their place, and drop what is not shown."""
+    """Replace groups without attributes by their children, and drop elements that show nothing."""
     children: list[ElementTree.Element] = []
     for child in parent:
         _unwrap(child)
-        if child.tag in _DROPPED or (child.tag in _GROUPS and not len(child)):
+        is_empty_group = child.tag in (_GROUP, _DEFINITIONS) and not len(child)
+        if child.tag in _DROPPED or is_empty_group:
             continue
-        children += list(child) if child.tag == _GROUPS[0] and not child.attrib else [child]
+        if child.tag == _GROUP and not child.attrib:
+            children += list(child)
+        else:
+            children.append(child)
     parent[:] = children
 
 
-def _plain_attributes(element: ElementTree.Element, names: dict[str, str]) -> None:
-    for part in element.attrib.pop("style", "").split(";"):
-        name, _, value = part.partition(":")
-        if name.strip() == "font":  # short for size and family; the page has its own family
-            if size := re.search(r"([\d.]+)px", value):
-                element.set("font-size", size[1])
-        elif value:
-            element.set(name.strip(), value.strip())
-    element.attrib.pop("font-family", None)
+def _plain_attributes(element: ElementTree.Element, short_ids: dict[str, str]) -> None:
+    """Replace an element's styles by attributes, with short ids, few digits and our colours."""
+    _style_to_attributes(element)
     if element.get("transform", "").startswith("rotate(-0 "):
         del element.attrib["transform"]
     if _XLINK in element.attrib:
         element.set("href", element.attrib.pop(_XLINK))
     for name, value in list(element.attrib.items()):
         if name == "id":
-            element.set(name, names[value])
+            element.set(name, short_ids[value])
         elif name == "href" and value.startswith("#"):
-            element.set(name, f"#{names[value[1:]]}")
+            element.set(name, f"#{short_ids[value[1:]]}")
         elif value.startswith("url(#"):
-            element.set(name, f"url(#{names[value[5:-1]]})")
+            element.set(name, f"url(#{short_ids[value[5:-1]]})")
         elif name in ("fill", "stroke"):
             element.set(name, _INK.get(value.lower(), value))
         elif name in ("d", "points", "x", "y", "width", "height", "transform"):
-            shorter = re.sub(
-                r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), value
-            )
-            element.set(
-                name, re.sub(r" ?([A-Za-z,]) ", r"\1", re.sub(r"\s+", " ", shorter)).strip()
-            )
+            element.set(name, _shorten_numbers(value))
     if element.tag == f"{{{_SVG}}}text" and "fill" not in element.attrib:
         element.set("fill", "currentColor")
     if element.get("stroke", "").lower() == _GRID:
@@ -187,3 +177,27 @@ def _plain_attributes(element: ElementTree.Element, names: dict[str, str]) -> No
     # The background of figure and panels is the page's.
     if element.get("fill", "").lower() in ("#ffffff", "white"):
         element.set("fill", "none")
+
+
+def _style_to_attributes(element: ElementTree.Element) -> None:
+    """Replace the style of an element by attributes, without a family of fonts."""
+    for part in element.attrib.pop("style", "").split(";"):
+        name, _, value = part.partition(":")
+        if name.strip() == "font":
+            # Short for size and family. The page has its own family.
+            size = re.search(r"([\d.]+)px", value)
+            if size:
+                element.set("font-size", size[1])
+        elif value:
+            element.set(name.strip(), value.strip())
+    element.attrib.pop("font-family", None)
+
+
+def _shorten_numbers(value: str) -> str:
+    """Return coordinates with one decimal and as few blanks as possible."""
+
+    def round_number(match: re.Match[str]) -> str:
+        return f"{float(match[0]):.1f}".removesuffix(".0")
+
+    rounded = re.sub(r"-?\d+\.\d{2,}", round_number, value)
+    return re.sub(r" ?([A-Za-z,]) ", r"\1", re.sub(r"\s+", " ", rounded)).strip()

@@ -1,11 +1,10 @@
-"""pytest-benchmark's JSON: a run's cells as benchmarks, for its compare command, its histograms and
-other viewers.
+"""pytest-benchmark's JSON: a run's cells as benchmarks, for its compare command and other viewers.
 
 A benchmark is a cell that gave a number: ``stats.data`` holds the seconds of a step for every timed
-sample of every launch, in order; ``extra_info["dlbench"]`` holds what the numbers rest on, the raw
-records among it. Cells without a number cannot be benchmarks: their records stand in the file's own
-``dlbench`` object beside the run, so that a file read back
-(`dlbench.reports.pytest_benchmark.imported`) is the whole run again.
+sample of every launch, in order, and ``extra_info["dlbench"]`` the evidence, with the raw records.
+Cells without a number cannot be benchmarks: their records are in the file's own ``dlbench`` object
+together with the run, so that a file read back (`dlbench.reports.pytest_benchmark.imported`) is the
+whole run again.
 """
 
 import statistics
@@ -25,13 +24,13 @@ from dlbench.reports.results.record import Record, Run, last_attempts
 from dlbench.reports.results.results import Results
 
 KEY = "dlbench"
-"""Of everything that is ours in such a file."""
+"""Key of everything that dlbench adds to such a file."""
 FILE_SCHEMA = 1
 """Rises whenever a reader of the old form would misread the new one."""
 PROCESSES_KEY = "dlbench_processes"
-"""Key in a benchmark's ``extra_info``: which of its samples are of which process."""
+"""Key in a benchmark's ``extra_info``: the processes with the numbers of their samples."""
 FORMAT_VERSION = "5.0.0"
-"""The pytest-benchmark whose form of file this is."""
+"""The version of pytest-benchmark with this form of file."""
 
 _NEVER_MIXED = (Status.IMPLAUSIBLE, Status.PARITY_FAILED)
 _FOREIGN = ("group", "name", "fullname", "params", "param", "extra_info", "options")
@@ -40,18 +39,20 @@ _FOREIGN = ("group", "name", "fullname", "params", "param", "extra_info", "optio
 def counted(records: Sequence[Record]) -> list[Record]:
     """Return the records of one cell whose samples make its number, in the order of their launches.
 
-    One attempt of each launch, where it ended well. None at all where any launch computed something
-    other than the reference, cannot have done what it says, or ended with a loss that is not
+    They are one attempt of each launch, if it ended well. There are none if any launch computed
+    something other than the reference, gave an implausible answer, or ended with a loss that is not
     finite: such a number is never mixed in.
     """
-    if any(
-        r.outcome.status in _NEVER_MIXED or r.outcome.final_loss_finite is False for r in records
-    ):
-        return []
-    found = [
-        r for r in last_attempts(records) if r.outcome.status is Status.OK and r.outcome.was_timed()
+    for record in records:
+        outcome = record.outcome
+        if outcome.status in _NEVER_MIXED or outcome.final_loss_finite is False:
+            return []
+    timed = [
+        record
+        for record in last_attempts(records)
+        if record.outcome.status is Status.OK and record.outcome.was_timed()
     ]
-    return sorted(found, key=lambda record: record.launch)
+    return sorted(timed, key=lambda record: record.launch)
 
 
 def samples_of(records: Iterable[Record]) -> list[float]:
@@ -64,9 +65,7 @@ def samples_of(records: Iterable[Record]) -> list[float]:
 
 
 def iterations_of(records: Iterable[Record]) -> int:
-    """Return how many steps each sample of these launches holds; 1 where they differ, as their
-    samples are a step's.
-    """
+    """Return the number of steps in each sample; 1 if it differs: samples are then of one step."""
     counts = {record.outcome.steps_per_sample for record in records}
     return counts.pop() if len(counts) == 1 else 1
 
@@ -78,19 +77,16 @@ def launch_medians(records: Sequence[Record]) -> list[float]:
 
 def failure(records: Sequence[Record]) -> tuple[Status, str]:
     """Return the status of a cell and the reason: `Status.OK` and "", or its worst failure."""
-    for wanted in (*_NEVER_MIXED, Status.CRASHED, Status.OUT_OF_MEMORY, Status.TIMED_OUT):
-        found = [record for record in records if record.outcome.status is wanted]
-        if found:
-            outcome = found[-1].outcome
-            reason = outcome.reason or (outcome.parity.reason if outcome.parity else "")
-            where = "" if len(records) == 1 else f" (in {len(found)} of {len(records)} launches)"
-            return (
-                wanted,
-                (
-                    f"{wanted.value.replace('_', ' ')}: "
-                    f"{' '.join(reason.split()) or 'no reason given'}{where}"
-                ),
-            )
+    for status in (*_NEVER_MIXED, Status.CRASHED, Status.OUT_OF_MEMORY, Status.TIMED_OUT):
+        failed = [record for record in records if record.outcome.status is status]
+        if failed:
+            outcome = failed[-1].outcome
+            reason = outcome.reason
+            if not reason and outcome.parity:
+                reason = outcome.parity.reason
+            reason = " ".join(reason.split()) or "no reason given"
+            count = "" if len(records) == 1 else f" (in {len(failed)} of {len(records)} launches)"
+            return status, f"{status.value.replace('_', ' ')}: {reason}{count}"
     if any(record.outcome.final_loss_finite is False for record in records):
         return Status.PARITY_FAILED, "parity failed: the loss after the timed steps is not finite"
     if counted(records):
@@ -102,16 +98,16 @@ def failure(records: Sequence[Record]) -> tuple[Status, str]:
 
 
 def evidence_of(records: Sequence[Record], machine: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return ``extra_info["dlbench"]`` of one cell: what its number rests on, and its raw records.
+    """Return ``extra_info["dlbench"]`` of one cell: the evidence and the raw records.
 
     ``machine`` is the stored description of the machine; without it some flags are unknown.
     """
     fingerprint = records[-1].machine
     hosts = {fingerprint: read_host(fingerprint, machine)}
     timed = counted(records)
-    # As of a run with one side: a matrix leaves the baseline of a comparison out.
-    alone = tuple(replace(record, side="", stage="") for record in timed or records)
-    cell = next(iter(build_matrix(Results(alone, hosts)).cells.values()))
+    # As in a run with one side: a matrix leaves the baseline of a comparison out.
+    without_side = tuple(replace(record, side="", stage="") for record in timed or records)
+    cell = next(iter(build_matrix(Results(without_side, hosts)).cells.values()))
     status, reason = failure(records)
     content = {
         "schema": FILE_SCHEMA,
@@ -124,17 +120,14 @@ def evidence_of(records: Sequence[Record], machine: Mapping[str, Any] | None) ->
         "flags": [{"name": flag.kind.name, "detail": flag.sentence} for flag in cell.flags],
         "interpreter": cell.interpreter,
         "records": [record.to_dict() for record in records],
-        # Which of the records the samples are of, in order: an attempt that others disturbed was
-        # repeated.
+        # Indices of the records with the samples, in order. Disturbed attempts were repeated.
         "timed": [records.index(record) for record in timed],
     }
     return dict(finite(content))
 
 
 def header(run: Run, machine: Mapping[str, Any] | None, holes: Sequence[Record]) -> dict[str, Any]:
-    """Return the file's own ``dlbench`` object: the run, its machine, and the records of cells
-    without a number.
-    """
+    """Return the file's own ``dlbench`` object: run, machine, and cells without a number."""
     content = {
         "schema": FILE_SCHEMA,
         "run": run.to_dict(),
@@ -145,20 +138,17 @@ def header(run: Run, machine: Mapping[str, Any] | None, holes: Sequence[Record])
 
 
 def machine_summary(fingerprint: str, machine: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a machine by what does not vary from run to run; its whole probe stands in the file's
-    ``dlbench`` object.
+    """Return the properties of a machine that do not vary from run to run.
 
     pytest-benchmark warns whenever two files' ``machine_info`` differ: free memory and clock rates
-    have no place there.
+    have no place there. The whole probe is in the file's ``dlbench`` object.
     """
     host = read_host(fingerprint, machine)
     return {"fingerprint": fingerprint, "name": host.name, "capacity_cpus": host.capacity_cpus}
 
 
 def probed(machine: Mapping[str, Any] | None) -> Machine | None:
-    """Return the machine of a stored description; None without one, or where another version wrote
-    it.
-    """
+    """Return the machine of a stored description; None without one, or if of another version."""
     try:
         return Machine.from_dict(dict(machine or {}))
     except ValueError:
@@ -173,22 +163,24 @@ def run_summary(run: Run) -> dict[str, Any]:
 def run_to_pytest_benchmark(
     run: Run, records: Sequence[Record], machine: Mapping[str, Any] | None
 ) -> str:
-    """Return the JSON file of one run; ``machine`` is the stored description of the machine it was
-    made on.
-    """
-    benchmarks, holes, foreign = [], [], []
-    for (cell, side), found in grouped(records, lambda record: (record.cell, record.side)).items():
-        timed = counted(found)
+    """Return the JSON file of one run; ``machine`` is its machine's stored description."""
+    benchmarks = []
+    holes: list[Record] = []
+    foreign = []
+    records_by_side = grouped(records, lambda record: (record.cell, record.side))
+    for (cell, side), records_of_side in records_by_side.items():
+        timed = counted(records_of_side)
         if not timed:
-            holes += found
+            holes += records_of_side
             continue
         kept = timed[-1].outcome.software.get(FOREIGN_KEY)
         if isinstance(kept, dict):
             foreign.append(kept)
-            benchmarks.append(_foreign(kept, timed))
+            benchmarks.append(_foreign_benchmark(kept, timed))
         else:
-            measured = stats(samples_of(timed), iterations_of(timed))
-            benchmarks.append({**_own(cell, side, found, machine), "stats": measured})
+            benchmark = _own_benchmark(cell, side, records_of_side, machine)
+            benchmark["stats"] = stats(samples_of(timed), iterations_of(timed))
+            benchmarks.append(benchmark)
     content: dict[str, Any] = {
         "machine_info": _machine_info(run, records, machine),
         "commit_info": _commit_info(run, foreign),
@@ -201,12 +193,10 @@ def run_to_pytest_benchmark(
     return json_text(content, indent=4)
 
 
-def _foreign(kept: Mapping[str, Any], timed: Sequence[Record]) -> dict[str, Any]:
-    """Return another program's benchmark as its file had it; of several processes, with the samples
-    of each.
+def _foreign_benchmark(kept: Mapping[str, Any], timed: Sequence[Record]) -> dict[str, Any]:
+    """Return another program's benchmark as its file had it, with the samples of every process.
 
-    Of processes whose samples were not kept only the newest one's statistics have a place in the
-    file.
+    If no samples were kept, only the newest process's statistics have a place in the file.
     """
     entry = {key: kept.get(key) for key in _FOREIGN}
     with_samples = [record for record in timed if record.outcome.samples_ns]
@@ -226,14 +216,12 @@ def _foreign(kept: Mapping[str, Any], timed: Sequence[Record]) -> dict[str, Any]
 
 
 def processes_in_one_list(records: Sequence[Record]) -> str:
-    """Return a sentence on processes that other programs cannot tell apart in the file; empty if
-    there are none.
-    """
+    """Return a sentence on processes that other programs cannot distinguish; empty without any."""
     foreign = [
         record for record in last_attempts(records) if FOREIGN_KEY in record.outcome.software
     ]
-    by_cell = grouped(foreign, lambda record: record.cell)
-    most = max((len(of_cell) for of_cell in by_cell.values()), default=0)
+    processes_by_cell = grouped(foreign, lambda record: record.cell)
+    most = max((len(processes) for processes in processes_by_cell.values()), default=0)
     if most < 2:
         return ""
     kept = "dlbench keeps them apart when it reads the file"
@@ -245,11 +233,12 @@ def processes_in_one_list(records: Sequence[Record]) -> str:
     )
 
 
-def _own(
+def _own_benchmark(
     cell: Cell, side: str, records: Sequence[Record], machine: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    name = f"dlbench[{slug(cell)}{'-' + side if side else ''}]"
-    parameter = name[len("dlbench[") : -1]
+    """Return a side of a cell as a benchmark, without its statistics."""
+    parameter = f"{slug(cell)}-{side}" if side else slug(cell)
+    name = f"dlbench[{parameter}]"
     return {
         "group": group_name(cell),
         "name": name,
@@ -272,9 +261,9 @@ def stats(data: Sequence[float], iterations: int = 1) -> dict[str, Any]:
         raise ReportError(
             "This form of file needs pytest-benchmark. Install it: pip install pytest-benchmark."
         ) from error
-    found: Any = Stats()  # type: ignore[no-untyped-call]
-    found.data = list(data)
-    return {**found.as_dict(), "data": found.data, "iterations": iterations}
+    statistics_of_data: Any = Stats()  # type: ignore[no-untyped-call]
+    statistics_of_data.data = list(data)
+    return {**statistics_of_data.as_dict(), "data": list(data), "iterations": iterations}
 
 
 def _machine_info(
@@ -283,41 +272,46 @@ def _machine_info(
     if machine is not None and isinstance(machine.get(FOREIGN_KEY), dict):
         return dict(machine[FOREIGN_KEY])
     interpreters = {record.interpreter for record in records if record.interpreter}
-    implementation, _, version = (interpreters.pop() if len(interpreters) == 1 else "").partition(
-        " "
-    )
-    known = probed(machine)
-    cpu, system = (known.cpu, known.operating_system) if known else (None, None)
-    return {
+    interpreter = interpreters.pop() if len(interpreters) == 1 else ""
+    implementation, _, version = interpreter.partition(" ")
+    info: dict[str, Any] = {
         "node": "",  # no record holds a host's name
         "processor": "",
-        "machine": cpu.architecture if cpu else "",
+        "machine": "",
         "python_implementation": implementation,
         "python_implementation_version": version,
         "python_version": version,
-        "release": system.kernel if system else "",
-        "system": system.system if system else "",
-        "cpu": {
+        "release": "",
+        "system": "",
+        "cpu": {},
+        KEY: machine_summary(run.machine, machine),
+    }
+    probed_machine = probed(machine)
+    if probed_machine is not None:
+        cpu = probed_machine.cpu
+        info["machine"] = cpu.architecture
+        info["release"] = probed_machine.operating_system.kernel
+        info["system"] = probed_machine.operating_system.system
+        info["cpu"] = {
             "arch_string_raw": cpu.architecture,
             "brand_raw": cpu.model,
             "count": cpu.logical_cpus,
             "vendor_id_raw": cpu.vendor,
         }
-        if cpu
-        else {},
-        KEY: machine_summary(run.machine, machine),
-    }
+    return info
 
 
 def _commit_info(run: Run, foreign: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    own = {
+    """Return the commit of the first foreign benchmark that has one, or an unknown one."""
+    for kept in foreign:
+        if isinstance(kept.get("commit_info"), dict):
+            return dict(kept["commit_info"])
+    return {
         "id": "unversioned",
         "time": None,
         "author_time": None,
         "dirty": False,
         "project": "dlbench",
+        "branch": "(unknown)",
+        KEY: run_summary(run),
     }
-    known = (
-        dict(kept["commit_info"]) for kept in foreign if isinstance(kept.get("commit_info"), dict)
-    )
-    return next(known, {**own, "branch": "(unknown)", KEY: run_summary(run)})

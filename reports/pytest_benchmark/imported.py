@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from statistics import fmean, median
 from typing import Annotated, Any, NamedTuple
@@ -61,18 +60,15 @@ from dlbench.reports.results.safe_text import WHOLE, visible
 LARGEST_FILE = 500_000_000
 """Bytes; a larger file is refused unread."""
 DEEPEST = 64
-"""Levels of nesting of a file; no benchmark needs more, and the store must be able to write it
-again."""
+"""Levels of nesting of a file. No benchmark needs more, and the store must write it again."""
 LONGEST_NAME = 128
 """Characters, as the store's columns have them."""
 LONGEST_BENCHMARK_NAME = 1000
 """Characters of a benchmark's name, which is in no column."""
 _WRITTEN_WITHIN = timedelta(minutes=1)
-"""How far the times of two files of one session lie apart: pytest-benchmark notes when it writes a
-file."""
-_AGREEMENT = (
-    1e-9  # relative difference allowed between ``stats.data`` and the records it was made of
-)
+"""The longest time between two files of one session: they have the time of writing."""
+_AGREEMENT = 1e-9
+"""Relative difference allowed between ``stats.data`` and the records it was made of."""
 
 
 class FileError(ReportError):
@@ -117,9 +113,7 @@ Spread = Annotated[float | None, BeforeValidator(_if_finite)]
 
 
 class Measurement(NamedTuple):
-    """A benchmark's statistics in one session, whether its samples were kept or not; seconds of a
-    call.
-    """
+    """A benchmark's statistics in one session, in seconds of a call, with or without samples."""
 
     samples: int
     iterations: int
@@ -134,16 +128,16 @@ class Measurement(NamedTuple):
         if (self.samples, self.iterations) != (other.samples, other.iterations):
             return False
         nanosecond = 1e-9 / self.iterations
-        known = [
-            (a, b)
-            for a, b in zip(self[2:], other[2:], strict=True)
-            if a is not None and b is not None
-        ]
-        return all(math.isclose(a, b, rel_tol=_AGREEMENT, abs_tol=nanosecond) for a, b in known)
+        for value, other_value in zip(self[2:], other[2:], strict=True):
+            if value is None or other_value is None:
+                continue
+            if not math.isclose(value, other_value, rel_tol=_AGREEMENT, abs_tol=nanosecond):
+                return False
+        return True
 
 
 class Stats(_Data):
-    """Of one benchmark; ``data`` is missing where it was saved without --benchmark-save-data.
+    """Statistics of one benchmark; ``data`` is missing if saved without --benchmark-save-data.
 
     Further keys are kept, for the file that is written again.
     """
@@ -161,11 +155,11 @@ class Stats(_Data):
     iqr: Spread = None
 
     def measurement(self) -> Measurement:
-        """Return what tells these times from those of any other session."""
+        """Return the numbers that distinguish these times from those of any other session."""
         if not self.data:
             samples = self.rounds or 1
             return Measurement(samples, self.iterations, self.median, self.min, self.max, self.mean)
-        return _measurement_of(self.data, self.iterations)
+        return _measurement(self.data, self.iterations)
 
     def of_samples_not_kept(self) -> SampleStatistics | None:
         """Return the statistics of samples that the file does not have; None where it has them."""
@@ -182,14 +176,14 @@ class Stats(_Data):
         )
 
 
-def _measurement_of(samples: Sequence[float], iterations: int) -> Measurement:
+def _measurement(samples: Sequence[float], iterations: int) -> Measurement:
     return Measurement(
         len(samples), iterations, median(samples), min(samples), max(samples), fmean(samples)
     )
 
 
 class _Process(_Data):
-    """A process that measured a benchmark, and how many of its samples are of it."""
+    """A process that measured a benchmark, and the number of its samples."""
 
     made: Annotated[datetime, Field(alias="datetime"), BeforeValidator(_moment)]
     samples: Annotated[int, Field(ge=1)]
@@ -215,7 +209,7 @@ class _Kept(_Data):
     version: Schema
     records: Annotated[list[KeptRecord], Field(min_length=1)]
     timed: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
-    """Places of the records that its samples are of."""
+    """Places of the records with its samples."""
 
 
 class _Own(_Data):
@@ -232,30 +226,31 @@ class BenchmarkFile(_Data):
 
     name: str
     digest: str = ""
-    """SHA-256 of its measurements, hexadecimal: a copy in another layout has the same."""
+    """SHA-256 of its measurements, hexadecimal. A copy in another layout has the same."""
     benchmarks: list[Benchmark]
     made: Annotated[datetime, Field(alias="datetime"), BeforeValidator(_moment)]
     version: str
-    """Of pytest-benchmark."""
+    """The version of pytest-benchmark."""
     machine_info: dict[str, Any] = {}
     commit_info: dict[str, Any] = {}
     dlbench: _Own | None = None
     records: tuple[Record, ...] = ()
-    """Of dlbench's run, cells without a number included."""
+    """Those of dlbench's run, cells without a number included."""
     repeated: tuple[str, ...] = ()
-    """Benchmarks that were in it more than once, as pytest-rerunfailures writes them; the last of
-    each is kept."""
+    """Benchmarks that were in it more than once, as pytest-rerunfailures writes them.
+
+    The last of each is kept."""
 
     @property
     def foreign(self) -> list[Benchmark]:
         """The benchmarks of other programs."""
-        return [
-            each for each in self.benchmarks if self.dlbench is None or KEY not in each.extra_info
-        ]
+        if self.dlbench is None:
+            return list(self.benchmarks)
+        return [benchmark for benchmark in self.benchmarks if KEY not in benchmark.extra_info]
 
     @property
     def measurements(self) -> dict[str, Measurement]:
-        """What was measured of the benchmarks of other programs, by their names."""
+        """The measurements of the benchmarks of other programs, by their names."""
         return {benchmark.fullname: benchmark.stats.measurement() for benchmark in self.foreign}
 
     @property
@@ -265,17 +260,15 @@ class BenchmarkFile(_Data):
 
     @property
     def fingerprint(self) -> str:
-        """The machine's: dlbench's own if the file has it, else one of pytest-benchmark's
-        description of the CPU.
-        """
-        return (
-            fingerprint_of(self.machine_info) if self.dlbench is None else self.dlbench.run.machine
-        )
+        """The machine's fingerprint: dlbench's own, or else that of the description of its CPU."""
+        if self.dlbench is None:
+            return fingerprint_of(self.machine_info)
+        return self.dlbench.run.machine
 
     @property
     def interpreter(self) -> str:
         """The Python that was measured: "CPython 3.11.7"."""
-        keys = "python_implementation", "python_implementation_version"
+        keys = ("python_implementation", "python_implementation_version")
         words = " ".join(str(self.machine_info.get(key) or "") for key in keys)
         return clean_name(words.strip()) or "unknown"
 
@@ -294,7 +287,7 @@ def accept(name: str, content: dict[str, Any]) -> BenchmarkFile:
 
 def _read_bytes(name: str) -> bytes:
     try:
-        # A shell's <(...) is a pipe too, which somebody writes.
+        # A shell's <(...) is a pipe too, but it has a writer.
         if Path(name).is_fifo() and not name.startswith(("/dev/", "/proc/")):
             raise FileError(f"{name} cannot be read: it is a pipe. Name a file.")
         with Path(name).open("rb") as stream:
@@ -303,9 +296,8 @@ def _read_bytes(name: str) -> bytes:
                 if len(raw) <= LARGEST_FILE:
                     return raw
     except (OSError, ValueError) as error:
-        raise FileError(
-            f"{name} cannot be read: {getattr(error, 'strerror', None) or error}."
-        ) from error
+        reason = getattr(error, "strerror", None) or error
+        raise FileError(f"{name} cannot be read: {reason}.") from error
     raise FileError(
         f"{name} is larger than {LARGEST_FILE // 10**6} MB, the limit. Save fewer benchmarks in a "
         "file."
@@ -326,74 +318,72 @@ _ENCODED = {
     b"\0{": "it is text in UTF-16. Save it as UTF-8",
     b"SQLite format 3": "it is a store, not a file of pytest-benchmark",
 }
-"""What a file is that begins with these bytes, and what to do."""
+"""The kind of a file by its first bytes, and the remedy."""
 
 
 def encoding_in_words(raw: bytes) -> str:
-    """Return what a file is that begins with these bytes, and what to do; empty for one that may be
-    JSON.
-    """
-    return next((words for beginning, words in _ENCODED.items() if raw.startswith(beginning)), "")
+    """Return the kind of a file by its first bytes, and the remedy; empty if it may be JSON."""
+    for beginning, words in _ENCODED.items():
+        if raw.startswith(beginning):
+            return words
+    return ""
 
 
 def _parse_json(raw: bytes) -> Any:
-    """Parse JSON; raises ValueError for bytes that are not UTF-8 or JSON, and for duplicate
-    keys.
+    """Parse JSON in UTF-8.
+
+    Raises ValueError for other bytes, and for a key that appears twice in an object.
     """
     if not raw.strip():
         raise ValueError("it is empty")
-    if words := encoding_in_words(raw):
+    words = encoding_in_words(raw)
+    if words:
         raise ValueError(words)
-
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(found)
-        if len(made) < len(found):
-            twice, _ = Counter(key for key, _ in found).most_common(1)[0]
-            raise ValueError(f"the key {twice[:60]!r} appears twice in an object")
-        return made
-
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError("it is not text in UTF-8") from error
-    return json.loads(text, object_pairs_hook=pairs)
+    return json.loads(text, object_pairs_hook=_object_of_unique_keys)
+
+
+def _object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {key[:60]!r} appears twice in an object")
+    return content
 
 
 def _accepted(name: str, parse: Callable[[], Any]) -> BenchmarkFile:
     """Return the file if it is sound; raises FileError."""
-    found: Any = None
+    content: Any = None
     try:
-        found = parse()
-        if _deeper(found, DEEPEST):
+        content = parse()
+        if _is_deeper(content, DEEPEST):
             raise ValueError(f"it is nested more than {DEEPEST} levels deep")
-        if not isinstance(found, dict):
+        if not isinstance(content, dict):
             raise ValueError("it should be a valid dictionary")
-        file = BenchmarkFile.model_validate({**found, "name": name, "digest": "", "records": ()})
-        file = _last_of_each(file)
+        file = BenchmarkFile.model_validate({**content, "name": name, "digest": "", "records": ()})
+        file = _keep_last_attempts(file)
         records = () if file.dlbench is None else _records(file.dlbench, file.benchmarks)
-        return file.model_copy(update={"records": records, "digest": _digest_of(file)})
+        return file.model_copy(update={"records": records, "digest": _file_digest(file)})
     except (RecordError, ValidationError, ValueError, OverflowError, RecursionError) as error:
-        raise FileError(
-            f"{name} cannot be read as a file of pytest-benchmark: {_said(error, found)}."
-        ) from error
+        fault = _describe_fault(error, content)
+        raise FileError(f"{name} cannot be read as a file of pytest-benchmark: {fault}.") from error
 
 
-def _last_of_each(file: BenchmarkFile) -> BenchmarkFile:
-    """Return the file without attempts that were followed by another: a test is run again after it
-    failed.
-    """
+def _keep_last_attempts(file: BenchmarkFile) -> BenchmarkFile:
+    """Return the file with the last attempt of each benchmark: a test is run again if it failed."""
     counts = Counter(benchmark.fullname for benchmark in file.benchmarks)
     repeated = tuple(name for name, count in counts.items() if count > 1)
     if not repeated:
         return file
-    kept = list({benchmark.fullname: benchmark for benchmark in file.benchmarks}.values())
-    return file.model_copy(update={"benchmarks": kept, "repeated": repeated})
+    last = {benchmark.fullname: benchmark for benchmark in file.benchmarks}
+    return file.model_copy(update={"benchmarks": list(last.values()), "repeated": repeated})
 
 
 def repetition_of(file: BenchmarkFile) -> str:
-    """Return a sentence on the benchmarks that a file holds more than once; empty where it holds
-    none.
-    """
+    """Return a sentence on the benchmarks that a file holds more than once; empty without any."""
     if not file.repeated:
         return ""
     names = listed([clean_name(name) for name in file.repeated])
@@ -408,132 +398,132 @@ def launches_of(file: BenchmarkFile) -> list[BenchmarkFile]:
 
     dlbench's own cells hold their launches in their records, and stay out of it. Raises FileError.
     """
-    by_process: dict[datetime, list[Benchmark]] = {}
+    benchmarks_by_process: dict[datetime, list[Benchmark]] = {}
     for benchmark in file.foreign:
-        for moment, part in _parts_of(benchmark, file):
-            by_process.setdefault(moment, []).append(part)
-    if len(by_process) < 2:
+        for moment, part in _split_by_process(benchmark, file):
+            benchmarks_by_process.setdefault(moment, []).append(part)
+    if len(benchmarks_by_process) < 2:
         return [file]
-    return [
-        file.model_copy(
-            update={
-                "benchmarks": benchmarks,
-                "made": moment,
-                "digest": _hash_of(f"{file.digest} {moment.isoformat()}"),
-                "dlbench": None,
-                "records": (),
-            }
-        )
-        for moment, benchmarks in sorted(by_process.items(), key=itemgetter(0))
-    ]
+    launches = []
+    for moment in sorted(benchmarks_by_process):
+        changes = {
+            "benchmarks": benchmarks_by_process[moment],
+            "made": moment,
+            "digest": _hash(f"{file.digest} {moment.isoformat()}"),
+            "dlbench": None,
+            "records": (),
+        }
+        launches.append(file.model_copy(update=changes))
+    return launches
 
 
-def _parts_of(benchmark: Benchmark, file: BenchmarkFile) -> list[tuple[datetime, Benchmark]]:
-    """Return when each process measured a benchmark, and the benchmark with that process's
-    samples.
-    """
+def _split_by_process(
+    benchmark: Benchmark, file: BenchmarkFile
+) -> list[tuple[datetime, Benchmark]]:
+    """Return a benchmark with the samples of each process, and the time of that process."""
     described = benchmark.extra_info.get(PROCESSES_KEY)
     if described is None:
         return [(file.made, benchmark)]
+    name = clean_name(benchmark.fullname)
     try:
-        processes = [_Process.model_validate(each) for each in described]
+        processes = [_Process.model_validate(content) for content in described]
     except (ValidationError, TypeError) as error:
-        raise FileError(
-            f"{file.name}: {PROCESSES_KEY} of {clean_name(benchmark.fullname)} cannot be read."
-        ) from error
+        raise FileError(f"{file.name}: {PROCESSES_KEY} of {name} cannot be read.") from error
     data = benchmark.stats.data or []
     if sum(process.samples for process in processes) != len(data):
-        name = clean_name(benchmark.fullname)
         raise FileError(
             f"{file.name}: the samples of {name} are not those of its processes; one of the two "
             "was changed."
         )
-    rest = {key: value for key, value in benchmark.extra_info.items() if key != PROCESSES_KEY}
-    parts, first = [], 0
+    extra_info = {key: value for key, value in benchmark.extra_info.items() if key != PROCESSES_KEY}
+    parts = []
+    first = 0
     for process in processes:
         samples = data[first : first + process.samples]
         first += process.samples
         stats = Stats(median=median(samples), iterations=process.iterations, data=samples)
-        parts.append(
-            (process.made, benchmark.model_copy(update={"stats": stats, "extra_info": rest}))
-        )
+        part = benchmark.model_copy(update={"stats": stats, "extra_info": extra_info})
+        parts.append((process.made, part))
     return parts
 
 
-def _said(error: BaseException, content: Any) -> str:
+def _describe_fault(error: BaseException, content: Any) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, json.JSONDecodeError):
         return f"it is not JSON ({error.msg} at line {error.lineno}); it may be cut off"
     if isinstance(error, ValidationError):
-        return _of_benchmark(error, content) or reason_of(error).rstrip(".")
+        return _benchmark_fault(error, content) or reason_of(error).rstrip(".")
     return reason_of(error).rstrip(".")
 
 
-def _of_benchmark(error: ValidationError, content: Any) -> str:
-    """Return the first fault with the name of its benchmark; empty if it is the fault of none."""
+def _benchmark_fault(error: ValidationError, content: Any) -> str:
+    """Return the first fault with the name of its benchmark; empty if it is in no benchmark."""
     first = error.errors(include_url=False)[0]
     place = first["loc"]
     if len(place) < 2 or place[0] != "benchmarks" or not isinstance(place[1], int):
         return ""
     benchmark = content["benchmarks"][place[1]]
-    name = (
-        benchmark.get("fullname") or benchmark.get("name") if isinstance(benchmark, dict) else None
-    )
-    which = (
-        f"the benchmark {clean_name(str(name))}"
-        if name
-        else f"benchmark {place[1] + 1} of the file"
-    )
+    name = None
+    if isinstance(benchmark, dict):
+        name = benchmark.get("fullname") or benchmark.get("name")
+    if name:
+        where = f"the benchmark {clean_name(str(name))}"
+    else:
+        where = f"benchmark {place[1] + 1} of the file"
     key = ".".join(map(str, place[2:]))
     message = fault_in_words(first)
-    return f"{which}: {key}: {message}" if key else f"{which}: {message}"
+    return f"{where}: {key}: {message}" if key else f"{where}: {message}"
 
 
-def _digest_of(file: BenchmarkFile) -> str:
-    """Return a digest of when and what a file's foreign benchmarks measured, whatever else it says
-    of them.
-    """
+def _file_digest(file: BenchmarkFile) -> str:
+    """Return a digest of the time and the measurements of a file's foreign benchmarks alone."""
     measured = sorted((name, repr(measurement)) for name, measurement in file.measurements.items())
-    return _hash_of(json.dumps([file.made.isoformat(), measured]))
+    return _hash(json.dumps([file.made.isoformat(), measured]))
 
 
-def _deeper(value: Any, levels: int) -> bool:
+def _is_deeper(value: Any, levels: int) -> bool:
     """Tell whether lists and objects are nested deeper than ``levels``."""
     if isinstance(value, dict):
         value = list(value.values())
     if not isinstance(value, list):
         return False
-    return levels == 0 or any(_deeper(each, levels - 1) for each in value)
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in value)
 
 
 def _records(own: _Own, benchmarks: Iterable[Benchmark]) -> tuple[Record, ...]:
-    """Return the records of the run that dlbench wrote into a file; raises ValueError where they do
-    not fit it.
+    """Return the records of the run that dlbench wrote into a file.
+
+    Raises ValueError where they do not fit it.
     """
     run = own.run
-    names, cells = [run.id, run.suite, run.machine, run.version], {*run.plan}
-    described = probed(own.machine)
-    if described is not None and described.fingerprint != run.machine:
+    machine = probed(own.machine)
+    if machine is not None and machine.fingerprint != run.machine:
         raise ValueError("the machine it describes differs from the one its run names")
-    found = list(own.holes)
+    records = list(own.holes)
     for benchmark in benchmarks:
         if KEY in benchmark.extra_info:
             kept = _Kept.model_validate(benchmark.extra_info[KEY])
             _check_samples(benchmark, kept)
-            found += kept.records
-    for record in found:
+            records += kept.records
+    names = [run.id, run.suite, run.machine, run.version]
+    cells = {*run.plan}
+    for record in records:
         if (record.run, record.suite, record.machine) != (run.id, run.suite, run.machine):
             raise ValueError(f"a record is not of the file's own run {run.id}")
         names += [record.environment, record.interpreter, record.side, record.stage]
         cells.add(record.cell)
-    for name in (*names, *(text for cell in cells for text in cell if isinstance(text, str))):
-        if not (len(name) <= LONGEST_NAME and name.isprintable()):
+    for cell in cells:
+        names += [value for value in cell if isinstance(value, str)]
+    for name in names:
+        if len(name) > LONGEST_NAME or not name.isprintable():
             raise ValueError(
                 f"it holds a name that is too long or cannot be printed: {clean_name(name)[:60]}"
             )
-    of_launch = {launch_key(record): record for record in found}
-    return tuple(sorted(of_launch.values(), key=lambda record: (record.started, record.launch)))
+    record_by_launch = {launch_key(record): record for record in records}
+    return tuple(
+        sorted(record_by_launch.values(), key=lambda record: (record.started, record.launch))
+    )
 
 
 def _check_samples(benchmark: Benchmark, kept: _Kept) -> None:
@@ -543,34 +533,37 @@ def _check_samples(benchmark: Benchmark, kept: _Kept) -> None:
         raise ValueError(f"{where} holds records of several cells")
     if len(set(kept.timed)) < len(kept.timed) or max(kept.timed) >= len(kept.records):
         raise ValueError(f"{where} does not say which records were timed")
-    data, expected = benchmark.stats.data, samples_of(kept.records[place] for place in kept.timed)
-    # A nanosecond's thousandth besides: the replay clock of the plugin reads seconds since its
-    # start.
-    if data is not None and not (
-        len(data) == len(expected)
-        and all(
-            math.isclose(a, b, rel_tol=_AGREEMENT, abs_tol=1e-12)
-            for a, b in zip(data, expected, strict=True)
-        )
-    ):
+    data = benchmark.stats.data
+    expected = samples_of(kept.records[place] for place in kept.timed)
+    if data is not None and not _agree(data, expected):
         raise ValueError(
             f"the data of {where} do not match its dlbench records; one of the two was changed"
         )
 
 
-def clean_name(text: str, longest: int = LONGEST_NAME) -> str:
-    """Return a name that every table and database takes: printable, at most ``longest`` characters,
-    still its own.
+def _agree(data: Sequence[float], expected: Sequence[float]) -> bool:
+    if len(data) != len(expected):
+        return False
+    # A thousandth of a nanosecond too: the plugin's replay clock reads seconds since its start.
+    return all(
+        math.isclose(seconds, expected_seconds, rel_tol=_AGREEMENT, abs_tol=1e-12)
+        for seconds, expected_seconds in zip(data, expected, strict=True)
+    )
 
-    A longer name keeps its beginning and its end, which tell benchmarks with parameters apart.
+
+def clean_name(text: str, longest: int = LONGEST_NAME) -> str:
+    """Return a unique name that every table and database takes: printable, and not too long.
+
+    A name of more than ``longest`` characters keeps its beginning and its end, which tell
+    benchmarks with parameters apart.
     """
     clean = visible(text, WHOLE)
     if clean == text and len(text) <= longest:
         return text
     if len(clean) + 9 <= longest:
-        return f"{clean}~{_hash_of(text)[:8]}"
+        return f"{clean}~{_hash(text)[:8]}"
     half = (longest - 10) // 2
-    return f"{clean[:half]}~{_hash_of(text)[:8]}~{clean[-half:]}"
+    return f"{clean[:half]}~{_hash(text)[:8]}~{clean[-half:]}"
 
 
 def launch_key(record: Record) -> tuple[object, ...]:
@@ -579,12 +572,11 @@ def launch_key(record: Record) -> tuple[object, ...]:
 
 
 def fingerprint_of(machine_info: Mapping[str, Any]) -> str:
-    """Return a machine's fingerprint by a file's ``machine_info``: dlbench's own where it is there,
-    else a hash.
+    """Return a machine's fingerprint by a file's ``machine_info``: dlbench's own, or else a hash.
 
-    `UNKNOWN_MACHINE` where the file does not say which CPU it has. The host's name, the kernel and
-    clock rates play no part, nor do keys that only some versions of pytest-benchmark write, so that
-    a machine keeps its fingerprint.
+    It is `UNKNOWN_MACHINE` if the file does not have the CPU's model. The host's name, the kernel
+    and clock rates play no part, nor do keys that only some versions of pytest-benchmark write, so
+    that a machine keeps its fingerprint.
     """
     own = machine_info.get(KEY)
     name = own.get("fingerprint") if isinstance(own, dict) else None
@@ -594,7 +586,7 @@ def fingerprint_of(machine_info: Mapping[str, Any]) -> str:
     if not cpu.model:
         return UNKNOWN_MACHINE
     system = [machine_info.get(key) for key in ("machine", "system")]
-    return "pb-" + _hash_of(json.dumps([*system, *cpu], default=str))[:9]
+    return "pb-" + _hash(json.dumps([*system, *cpu], default=str))[:9]
 
 
 class Imported(NamedTuple):
@@ -613,34 +605,31 @@ class Sessions:
     """
 
     def __init__(self) -> None:
-        self._known: list[tuple[datetime, str, Mapping[str, Measurement]]] = []
+        self._sessions: list[tuple[datetime, str, Mapping[str, Measurement]]] = []
 
     def add(self, made: datetime, name: str, measured: Mapping[str, Measurement]) -> None:
-        """Add a session by its time, the name of its file or run, and its measurements by
-        benchmark.
-        """
-        self._known.append((made, name, measured))
+        """Add a session: its time, the name of its file or run, its measurements by benchmark."""
+        self._sessions.append((made, name, measured))
 
     def repeated(self, made: datetime, measured: Mapping[str, Measurement]) -> dict[str, str]:
         """Return the benchmarks that were measured in a session added before, with its name.
 
         It is the same session only if it measured the same of every benchmark that both have.
         """
-        found: dict[str, str] = {}
-        for other_made, name, other in self._known:
+        session_by_benchmark: dict[str, str] = {}
+        for other_made, name, other in self._sessions:
             if abs(made - other_made) > _WRITTEN_WITHIN:
                 continue
             common = [benchmark for benchmark in measured if benchmark in other]
             if all(measured[benchmark].repeats(other[benchmark]) for benchmark in common):
-                found |= dict.fromkeys(common, name)
-        return found
+                session_by_benchmark |= dict.fromkeys(common, name)
+        return session_by_benchmark
 
 
 def without_copies(files: Sequence[BenchmarkFile]) -> tuple[list[BenchmarkFile], list[str]]:
-    """Return the files without what repeats the measurements of another, and a sentence on each
-    left out.
+    """Return the files without repeated measurements, and a sentence on each that is left out.
 
-    Of a session that was saved with its samples and without them, those with samples are kept.
+    If a session was saved with its samples and without them, those with samples are kept.
     """
     kept: dict[str, BenchmarkFile] = {}
     sessions = Sessions()
@@ -660,20 +649,20 @@ def without_copies(files: Sequence[BenchmarkFile]) -> tuple[list[BenchmarkFile],
             sentences.append(f"{file.name} is left out: it has the same measurements as {first}.")
             continue
         if repeated:
-            benchmarks = [
+            others = [
                 benchmark for benchmark in file.benchmarks if benchmark.fullname not in repeated
             ]
-            kept[file.name] = file.model_copy(update={"benchmarks": benchmarks})
+            kept[file.name] = file.model_copy(update={"benchmarks": others})
             count = counted(len(repeated), "benchmark")
-            others = listed(list(dict.fromkeys(repeated.values())))
+            sources = listed(list(dict.fromkeys(repeated.values())))
             sentences.append(
-                f"{file.name} repeats measurements of {others}, which count once: {count} left out."
+                f"{file.name} repeats measurements of {sources}, which count once: {count} left "
+                "out."
             )
         else:
             kept[file.name] = file
-    return [
-        kept[name] for name in dict.fromkeys(file.name for file in files) if name in kept
-    ], sentences
+    names = dict.fromkeys(file.name for file in files)
+    return [kept[name] for name in names if name in kept], sentences
 
 
 def _has_no_samples(file: BenchmarkFile) -> bool:
@@ -681,47 +670,43 @@ def _has_no_samples(file: BenchmarkFile) -> bool:
 
 
 def may_repeat(run: Run, stored: Run) -> bool:
-    """Tell whether a stored run of other programs' benchmarks is of about the same time, so may be
-    of one session.
-    """
-    begins, ends = run.started - _WRITTEN_WITHIN, (run.finished or run.started) + _WRITTEN_WITHIN
-    return (
-        stored.suite == PYTEST_BENCHMARK
-        and stored.started <= ends
-        and (stored.finished or stored.started) >= begins
-    )
+    """Tell whether a stored run may be of one session with this one, by its suite and time."""
+    if stored.suite != PYTEST_BENCHMARK:
+        return False
+    earliest = run.started - _WRITTEN_WITHIN
+    latest = (run.finished or run.started) + _WRITTEN_WITHIN
+    return stored.started <= latest and (stored.finished or stored.started) >= earliest
 
 
 def without_stored(imported: Imported, stored: Iterable[Record]) -> Imported:
-    """Return a run of other programs' benchmarks without what these records of a store hold
-    already.
-    """
+    """Return a run of other programs' benchmarks without those that these records repeat."""
     sessions = Sessions()
-    for run, records in grouped(stored, lambda record: (record.run, record.launch)).items():
-        sessions.add(records[0].started, run[0], _measurements_of(records))
+    stored_launches = grouped(stored, lambda record: (record.run, record.launch))
+    for (run_id, _), records in stored_launches.items():
+        sessions.add(records[0].started, run_id, _record_measurements(records))
     kept: list[Record] = []
     for records in grouped(imported.records, lambda record: record.launch).values():
-        repeated = sessions.repeated(records[0].started, _measurements_of(records))
+        repeated = sessions.repeated(records[0].started, _record_measurements(records))
         kept += [record for record in records if record.cell.network not in repeated]
     plan = tuple(dict.fromkeys(record.cell for record in kept))
     return imported._replace(run=replace(imported.run, plan=plan), records=tuple(kept))
 
 
-def _measurements_of(records: Iterable[Record]) -> dict[str, Measurement]:
+def _record_measurements(records: Iterable[Record]) -> dict[str, Measurement]:
     measured = {}
     for record in records:
         outcome = record.outcome
         if outcome.samples_ns:
-            measurement = _measurement_of(outcome.step_seconds(), outcome.steps_per_sample)
+            measurement = _measurement(outcome.step_seconds(), outcome.steps_per_sample)
         elif outcome.statistics is not None:
-            known = outcome.statistics
+            statistics = outcome.statistics
             measurement = Measurement(
-                known.samples,
+                statistics.samples,
                 outcome.steps_per_sample,
-                known.median,
-                known.minimum,
-                known.maximum,
-                known.mean,
+                statistics.median,
+                statistics.minimum,
+                statistics.maximum,
+                statistics.mean,
             )
         else:
             continue
@@ -736,26 +721,29 @@ def runs_of(files: Sequence[BenchmarkFile], version: str, one_run: bool = False)
     per file, or with ``one_run`` a single one in which each file, the oldest first, is a launch.
     Raises FileError.
     """
-    found: dict[str, Imported] = {}
+    runs: dict[str, Imported] = {}
     for file in files:
         if file.dlbench is not None:
-            run = file.dlbench.run
-            part = Imported(run, file.records, file.dlbench.machine)
-            found[run.id] = _joined(found[run.id], part, file.name) if run.id in found else part
-    strangers = sorted(
-        (file for file in files if file.foreign), key=lambda file: (file.made, file.digest)
-    )
-    launches = [launches_of(file) for file in strangers]
-    for group in [list(chain(*launches))] if one_run and strangers else launches:
-        imported = _foreign_run(group, version)
-        if imported.run.id in found:
-            raise FileError(f"{group[0].name} was given twice.")
-        found[imported.run.id] = imported
-    return list(found.values())
+            run_id = file.dlbench.run.id
+            part = Imported(file.dlbench.run, file.records, file.dlbench.machine)
+            if run_id in runs:
+                part = _join(runs[run_id], part, file.name)
+            runs[run_id] = part
+    foreign_files = [file for file in files if file.foreign]
+    foreign_files.sort(key=lambda file: (file.made, file.digest))
+    launches_by_run = [launches_of(file) for file in foreign_files]
+    if one_run and foreign_files:
+        launches_by_run = [list(chain(*launches_by_run))]
+    for launches in launches_by_run:
+        imported = _foreign_run(launches, version)
+        if imported.run.id in runs:
+            raise FileError(f"{launches[0].name} was given twice.")
+        runs[imported.run.id] = imported
+    return list(runs.values())
 
 
-def _joined(one: Imported, other: Imported, name: str) -> Imported:
-    """Put two parts of a run together."""
+def _join(one: Imported, other: Imported, name: str) -> Imported:
+    """Return two parts of a run as one."""
     if replace(one.run, finished=None) != replace(other.run, finished=None):
         raise FileError(
             f"{name}: its run {one.run.id} differs from the run of that name in an earlier file."
@@ -770,26 +758,25 @@ def _joined(one: Imported, other: Imported, name: str) -> Imported:
 
 
 def _check_commits(files: Sequence[BenchmarkFile]) -> None:
-    """Refuse files of different commits as launches of one run: a launch is a process of one
-    build.
-    """
-    of_commit: dict[str, BenchmarkFile] = {}
+    """Refuse files of different commits: the launches of a run are processes of one build."""
+    file_by_commit: dict[str, BenchmarkFile] = {}
     for file in files:
-        name = commit_id(file.commit_info)
+        commit = commit_id(file.commit_info)
         # A file that names no commit may be of any.
-        if name:
-            of_commit.setdefault(name, file)
-    if len(of_commit) > 1:
-        first, second, *_ = of_commit.values()
+        if commit:
+            file_by_commit.setdefault(commit, file)
+    if len(file_by_commit) > 1:
+        first, second, *_ = file_by_commit.values()
         raise FileError(
             f"{second.name} and {first.name} are of different commits, "
             f"{commit_in_words(second.commit_info)} and {commit_in_words(first.commit_info)}, so "
-            f"not launches of one run ({len(of_commit)} commits in all). Import them without "
+            f"not launches of one run ({len(file_by_commit)} commits in all). Import them without "
             "--one-run, or give the files of one commit."
         )
 
 
-def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
+def _check_one_run(files: Sequence[BenchmarkFile]) -> None:
+    """Refuse files that cannot be the launches of one run."""
     first = files[0]
     for file in files[1:]:
         if (file.fingerprint, file.interpreter) != (first.fingerprint, first.interpreter):
@@ -802,7 +789,15 @@ def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
         raise FileError(
             f"{first.name}: one of these files was given twice, and one process is one launch."
         )
-    digest = _hash_of("".join(file.digest for file in files)) if len(files) > 1 else first.digest
+
+
+def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
+    """Return the benchmarks of other programs in these files as a run with a launch for each."""
+    _check_one_run(files)
+    first = files[0]
+    digest = first.digest
+    if len(files) > 1:
+        digest = _hash("".join(file.digest for file in files))
     run_id = f"{first.made:%Y%m%dT%H%M%S}-{digest[:6]}"
     records = [
         _foreign_record(benchmark, file, launch, run_id, version)
@@ -824,9 +819,11 @@ def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
         finished=files[-1].made,
         seed=0,
     )
-    # Without the host's name: no record has it.
-    info = {key: value for key, value in first.machine_info.items() if key != "node"}
-    machine = first.machine if first.machine is not None else {FOREIGN_KEY: {"node": "", **info}}
+    machine = first.machine
+    if machine is None:
+        # Without the host's name: no record has it.
+        info = {key: value for key, value in first.machine_info.items() if key != "node"}
+        machine = {FOREIGN_KEY: {"node": "", **info}}
     return Imported(run, tuple(replace(record, protocol=protocol) for record in records), machine)
 
 
@@ -872,10 +869,10 @@ def _foreign_record(
             parity=Parity(
                 "unchecked", "imported: there is no reference", [], None, None, "", 0.0, 0.0, 0.0
             ),
-            software={FOREIGN_KEY: _with_words_for_infinity(kept)},
+            software={FOREIGN_KEY: _replace_infinities(kept)},
         ),
         machine=file.fingerprint,
-        environment=_hash_of(file.interpreter)[:12],
+        environment=_hash(file.interpreter)[:12],
         interpreter=file.interpreter,
         protocol=Protocol(),
         started=file.made,
@@ -884,18 +881,16 @@ def _foreign_record(
     )
 
 
-def _with_words_for_infinity(value: Any) -> Any:
-    """Return plain JSON types with a word for each number that JSON does not have: "nan", "inf",
-    "-inf".
-    """
+def _replace_infinities(value: Any) -> Any:
+    """Return plain JSON types with the words "nan", "inf" and "-inf" for those numbers."""
     if isinstance(value, dict):
-        return {key: _with_words_for_infinity(item) for key, item in value.items()}
+        return {key: _replace_infinities(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_with_words_for_infinity(item) for item in value]
+        return [_replace_infinities(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
 
 
-def _hash_of(text: str) -> str:
+def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()

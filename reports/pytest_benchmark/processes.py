@@ -1,7 +1,7 @@
 """Several processes that measured the same benchmarks, as one pytest-benchmark JSON.
 
 Such a file is an ordinary one: ``stats.data`` of a benchmark holds the samples of all processes,
-one process after another. ``extra_info["dlbench_processes"]`` says which samples are of which
+one process after another. ``extra_info["dlbench_processes"]`` has the number of samples of each
 process, so that `dlbench.reports.pytest_benchmark.imported.launches_of` returns each process as a
 launch.
 """
@@ -13,32 +13,31 @@ from dlbench.reports.pytest_benchmark.export import PROCESSES_KEY, stats
 
 
 def merged(contents: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return one file's content for these, each of one process with all samples, in order; at least
-    one.
+    """Return the contents of files of one process each, with all samples, as that of one file.
+
+    The contents, at least one, are in order.
     """
-    first = contents[0]
-    by_name: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    measured_by_name: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for content in contents:
-        for benchmark in _last_of_each(content["benchmarks"]):
-            by_name.setdefault(benchmark["fullname"], []).append((content["datetime"], benchmark))
-    benchmarks = [_merged_benchmark(of_processes) for of_processes in by_name.values()]
-    return {**first, "benchmarks": benchmarks}
+        # The last one of a benchmark that was run again counts.
+        last = {benchmark["fullname"]: benchmark for benchmark in content["benchmarks"]}
+        for name, benchmark in last.items():
+            measured_by_name.setdefault(name, []).append((content["datetime"], benchmark))
+    benchmarks = [_merge_benchmark(measured) for measured in measured_by_name.values()]
+    return {**contents[0], "benchmarks": benchmarks}
 
 
-def _last_of_each(benchmarks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the benchmarks without those that were run again."""
-    return list({benchmark["fullname"]: benchmark for benchmark in benchmarks}.values())
-
-
-def _merged_benchmark(of_processes: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+def _merge_benchmark(measured: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    """Return a benchmark with the samples of all processes, given with the time of each."""
     data: list[float] = []
     processes = []
-    for moment, benchmark in of_processes:
-        samples, iterations = benchmark["stats"]["data"], benchmark["stats"]["iterations"]
+    for moment, benchmark in measured:
+        samples = benchmark["stats"]["data"]
+        iterations = benchmark["stats"]["iterations"]
         data += samples
         processes.append({"datetime": moment, "samples": len(samples), "iterations": iterations})
     counts = {process["iterations"] for process in processes}
     shared = counts.pop() if len(counts) == 1 else 1
-    _, last = of_processes[-1]
+    _, last = measured[-1]
     extra_info = {**last["extra_info"], PROCESSES_KEY: processes}
     return {**last, "extra_info": extra_info, "stats": stats(data, shared)}

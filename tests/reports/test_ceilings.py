@@ -68,11 +68,11 @@ def test_rates_are_the_highest_and_times_the_shortest_of_all_launches(
     ]
     products = [gemm for gemm, _ in pairs if gemm]
     copies = [copy for _, copy in pairs if copy]
-    found = found_in(*records)
+    ceilings = found_in(*records)
     if not products and not copies:
-        assert found == {}
+        assert ceilings == {}
         return
-    (gpu,) = found.values()
+    (gpu,) = ceilings.values()
     best = {"float32": Best(max(products), len(products), "torch eager")} if products else {}
     assert gpu[PRODUCTS] == best
     assert gpu[TRANSFERS] == (
@@ -88,14 +88,16 @@ def test_rates_are_the_highest_and_times_the_shortest_of_all_launches(
 
 
 def test_another_board_in_the_same_slot_is_another_gpu() -> None:
-    found = found_in(
+    ceilings_by_gpu = found_in(
         launch(1e13, board=A100),
         launch(2e13),
         launch(3e13, device="cuda:10"),
         launch(4e13, device="cuda:2"),
         launch(5e13, machine="m-two", board=None),
     )
-    assert [(*gpu, of[PRODUCTS]["float32"].value) for gpu, of in found.items()] == [
+    assert [
+        (*gpu, ceilings[PRODUCTS]["float32"].value) for gpu, ceilings in ceilings_by_gpu.items()
+    ] == [
         ("m-one", "cuda:0", A100, 1e13),
         ("m-one", "cuda:0", H200, 2e13),
         ("m-one", "cuda:2", H200, 4e13),

@@ -94,11 +94,11 @@ def test_energy_that_was_not_measured_is_never_zero_and_has_its_reason(
 
 def test_a_mode_has_made_up_for_its_start_after_the_steps_in_which_it_gained_it_back() -> None:
     cells = by_row(make.matrix(*EAGER, *COMPILED, *JAX))
-    found = cells["compile"].break_even
-    assert found is not None
-    assert found.high is not None
-    assert found.steps == pytest.approx(1 + 24 / 0.02, rel=1e-3)
-    assert (found.low or 0) < 1201 < found.high
+    even = cells["compile"].break_even
+    assert even is not None
+    assert even.high is not None
+    assert even.steps == pytest.approx(1 + 24 / 0.02, rel=1e-3)
+    assert (even.low or 0) < 1201 < even.high
     # The one that starts first has nothing to make up for, and that of another framework is no
     # rival.
     assert cells["eager"].break_even is None
@@ -106,10 +106,10 @@ def test_a_mode_has_made_up_for_its_start_after_the_steps_in_which_it_gained_it_
 
 
 def chosen(matrix: Matrix) -> dict[str, list[list[str]]]:
-    found = choices(costs(matrix))
+    all_choices = choices(costs(matrix))
     return {
-        each.at.framework: [[cell.row.mode for cell in rows] for rows in each.rows.values()]
-        for each in found
+        choice.at.framework: [[cell.row.mode for cell in rows] for rows in choice.rows.values()]
+        for choice in all_choices
     }
 
 
@@ -124,19 +124,19 @@ def test_the_mode_to_take_depends_on_the_number_of_steps() -> None:
 
 def test_the_report_marks_the_least_memory_and_every_format_has_it() -> None:
     matrix = make.matrix(*EAGER, *COMPILED, *JAX)
-    found = costs(matrix)
-    (here,) = found.rows
-    assert [each.cell.row.mode for each in here if "memory" in each.least] == ["eager"]
-    written = {form: of(found) for form, of in exporters("costs").items()}
+    all_costs = costs(matrix)
+    (place,) = all_costs.rows
+    assert [cost.cell.row.mode for cost in place if "memory" in cost.least] == ["eager"]
+    written = {form: write(all_costs) for form, write in exporters("costs").items()}
     assert "*900" in written["terminal"].replace("±1%", "")
     assert "torch eager or jax jit" in written["markdown"]
-    data = json.loads(export(REPORT, found, ReportOptions(), "json"))
-    rows = {each["mode"]: each for each in data["cells"]}
+    data = json.loads(export(REPORT, all_costs, ReportOptions(), "json"))
+    rows = {row["mode"]: row for row in data["cells"]}
     assert rows["compile"]["break_even"]["steps"] == pytest.approx(1201, rel=1e-3)
     after = rows["eager"]["seconds_of_1000_steps"]
     assert after["value"] == pytest.approx(6.0 + 99.9, rel=1e-3)
     assert after["low"] < after["value"] < after["high"]
-    assert [each["framework"] for each in data["choices"]] == ["torch", None]
+    assert [choice["framework"] for choice in data["choices"]] == ["torch", None]
     assert "energy" in " ".join(data["notes"])
 
 

@@ -202,12 +202,12 @@ def check_frame(text: str) -> None:
 def check_numbers(content: Any) -> None:
     """Check that no object of a report's JSON has a rate without a mini-batch size, or a size of
     0."""
-    for each in _objects(content):
-        if "batch_size" in each:
-            assert each["batch_size"] != 0, each
-            if each["batch_size"] is None:
-                assert each.get("items_per_second") is None, each
-                assert each.get("gflops") is None, each
+    for item in _objects(content):
+        if "batch_size" in item:
+            assert item["batch_size"] != 0, item
+            if item["batch_size"] is None:
+                assert item.get("items_per_second") is None, item
+                assert item.get("gflops") is None, item
 
 
 def _objects(content: Any) -> Iterator[dict[str, Any]]:
@@ -221,8 +221,8 @@ def _objects(content: Any) -> Iterator[dict[str, Any]]:
         if isinstance(content, list)
         else ()
     )
-    for each in inner:
-        yield from _objects(each)
+    for item in inner:
+        yield from _objects(item)
 
 
 # The matrix, recomputed.
@@ -388,8 +388,8 @@ def check_visible(page: str, kind: str) -> None:
     text = re.sub(r"<[^>]*>", "\n", shown)
     check_words(text)
     if kind in IMPORTED:
-        found = OF_IMPORTS.search(text.replace("[1000-float32]", ""))
-        assert not found, text[max(0, found.start() - 200) : found.end() + 100]
+        match = OF_IMPORTS.search(text.replace("[1000-float32]", ""))
+        assert not match, text[max(0, match.start() - 200) : match.end() + 100]
     if all(record.cell.batch_size is None for record in _contents(kind)[1]):
         assert "Items per second" not in text
 

@@ -40,10 +40,10 @@ def explained(profile=PROFILE, seconds=(1.0, 1.0, 1.0), **of_cell):
 
 def test_rates_are_the_networks_flops_over_the_time_of_the_operators_that_do_them():
     flops = NETWORKS["fcn5"].family.training_flops(64)
-    found = explained()
-    assert found["flops"] == flops
-    assert math.isclose(found["product_rate"], flops / 0.8)
-    assert math.isclose(found["step_rate"], flops / 1.0)
+    content = explained()
+    assert content["flops"] == flops
+    assert math.isclose(content["product_rate"], flops / 0.8)
+    assert math.isclose(content["step_rate"], flops / 1.0)
     recurrent = explained(
         Profile("p", 1, 1.0, [Operator("lstm", RECURRENT, False, 0.5, 2.0)]), network="lstm32"
     )
@@ -58,13 +58,13 @@ def test_on_a_gpu_it_says_how_much_of_a_step_starting_the_operators_takes():
     result = outcome((1.0, 1.0, 1.0), profile=profile)._replace(
         device=DeviceEvidence("a GPU", launches=600.0, ceilings=ceilings)
     )
-    found = explain(cell(device="cuda:0"), result)
-    text = " ".join(explained_to_terminal(found).split())
+    content = explain(cell(device="cuda:0"), result)
+    text = " ".join(explained_to_terminal(content).split())
     assert (
         "Launch-bound, since starting 600 operators at 1000 us each takes about 60% of a step."
         in text
     )
-    assert json.loads(explained_to_json(found))["starting"] == found["starting"]
+    assert json.loads(explained_to_json(content))["starting"] == content["starting"]
     assert explain(cell(), result._replace(profile=PROFILE))["starting"] == ""
 
 
@@ -84,21 +84,27 @@ operators = st.lists(
 @given(operators, st.floats(1e-9, 1e3), st.sampled_from(["cpu", "cuda:1"]))
 def test_shares_add_up_to_one_and_every_operator_is_in_its_kind(made_up, step, device):
     profile = Profile("p", 2, step, made_up)
-    there = [each for each in made_up if each.on_device is (device != "cpu")]
+    there = [operator for operator in made_up if operator.on_device is (device != "cpu")]
     if not there:
         with pytest.raises(ReportError, match="no operator"):
             explained(profile, device=device)
         return
-    found = explained(profile, device=device)
-    assert math.isclose(sum(each.share for each in found["kinds"]), 1.0, rel_tol=1e-9)
-    assert all(0.0 <= each.share <= 1.0 + 1e-9 for each in (*found["kinds"], *found["operators"]))
-    assert found["kinds"][-1].kind == IDLE
-    assert sum(each.kind != IDLE for each in found["kinds"]) == len({each.kind for each in there})
+    content = explained(profile, device=device)
+    assert math.isclose(sum(share.share for share in content["kinds"]), 1.0, rel_tol=1e-9)
+    assert all(
+        0.0 <= share.share <= 1.0 + 1e-9 for share in (*content["kinds"], *content["operators"])
+    )
+    assert content["kinds"][-1].kind == IDLE
+    assert sum(share.kind != IDLE for share in content["kinds"]) == len(
+        {operator.kind for operator in there}
+    )
     assert math.isclose(
-        sum(each.share for each in found["operators"]) + found["kinds"][-1].share, 1.0, rel_tol=1e-9
+        sum(share.share for share in content["operators"]) + content["kinds"][-1].share,
+        1.0,
+        rel_tol=1e-9,
     )
-    assert found["operators"] == sorted(
-        found["operators"], key=lambda each: (-each.seconds, each.name)
+    assert content["operators"] == sorted(
+        content["operators"], key=lambda share: (-share.seconds, share.name)
     )
-    assert len(json.loads(explained_to_json(found))["operators"]) == len(there)
-    assert all(len(line) <= 80 for line in explained_to_terminal(found).splitlines())
+    assert len(json.loads(explained_to_json(content))["operators"]) == len(there)
+    assert all(len(line) <= 80 for line in explained_to_terminal(content).splitlines())

@@ -66,7 +66,7 @@ def test_cells_are_the_launches_grouped_by_machine_and_axes() -> None:
     assert list(launches.columns) == list(LAUNCHES)
     assert launches["started"].is_monotonic_increasing
     keys = ["machine", *axes.NAMES]
-    timed = launches[launches["seconds"].notna()].assign(log=lambda each: np.log(each["seconds"]))
+    timed = launches[launches["seconds"].notna()].assign(log=lambda frame: np.log(frame["seconds"]))
     timed = timed.groupby(keys)["log"].agg(["size", "mean"]).reset_index()
     both = cells[cells["seconds"].notna()].merge(timed, on=keys)
     assert len(both) == cells["seconds"].notna().sum()

@@ -21,14 +21,14 @@ def records() -> list[Record]:
     started = {"import_seconds": 1.0, "prepare_seconds": 1.0, "first_step_seconds": 1.0}
     right = make.outcome([1.0] * 5)._replace(**started)
     greedy = right._replace(threads=make.threads(1, 5.0, 3.0))
-    found = []
+    records = []
     for launch in range(3):
         for name, result in (("torch", right), ("mxnet", right), ("jax", greedy)):
-            found.append(make.record(result=result, launch=launch, framework=name, threads=1))
-        found.append(
+            records.append(make.record(result=result, launch=launch, framework=name, threads=1))
+        records.append(
             make.hole(Status.CRASHED, "signal 11", launch=launch, framework="onnx", threads=1)
         )
-    return found
+    return records
 
 
 def results() -> Results:
@@ -56,8 +56,8 @@ def test_more_cells_than_a_line_can_name_are_counted() -> None:
 
 @pytest.mark.parametrize("name", ["costs", "frameworks", "fastest"])
 def test_a_report_names_what_it_leaves_out(name: str) -> None:
-    found = report(name)
-    page = found.page(found.analyse(Source(results)), ReportOptions())
+    declared = report(name)
+    page = declared.page(declared.analyse(Source(results)), ReportOptions())
     said = " ".join(map(str, page))
     assert "jax eager, 1 thread): more threads worked than were asked for (>)" in said
     assert "onnx eager, 1 thread): crash" in said

@@ -19,9 +19,9 @@ def matrix_of(*records: Record, ceilings: Ceilings | None = None, all_runs: bool
     with Store.open("sqlite://") as store:
         for record in records:
             store.append(record)
-        found = Results.newest([store], all_runs=all_runs)
+        results = Results.newest([store], all_runs=all_runs)
     return build_matrix(
-        replace(found, hosts=hosts, ceilings={make.MACHINE: ceilings} if ceilings else {})
+        replace(results, hosts=hosts, ceilings={make.MACHINE: ceilings} if ceilings else {})
     )
 
 

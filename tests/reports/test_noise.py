@@ -29,19 +29,19 @@ def record_of(seconds, launch=0, faults=0, waited=0.0, group="", **of_cell):
 
 
 def only(records):
-    (found,) = noise(records, HOSTS)
-    assert sum(found.parts.values()) == pytest.approx(1)
-    return found
+    (cell_noise,) = noise(records, HOSTS)
+    assert sum(cell_noise.parts.values()) == pytest.approx(1)
+    return cell_noise
 
 
 def test_faults_explain_what_they_cost():
     faults = [3300, 9250, 5000, 8000]
-    found = only(
+    cell = only(
         [record_of(0.045 + count * COST, launch, count) for launch, count in enumerate(faults)]
     )
-    assert found.parts[FAULTS] > 0.99
-    assert (found.fewest_faults, found.most_faults) == (3300, 9250)
-    (sentence,) = sentences([found])
+    assert cell.parts[FAULTS] > 0.99
+    assert (cell.fewest_faults, cell.most_faults) == (3300, 9250)
+    (sentence,) = sentences([cell])
     assert (
         "100% of the variation between launches is page faults, 3,300 to 9,250 a step" in sentence
     )
@@ -49,22 +49,22 @@ def test_faults_explain_what_they_cost():
 
 
 def test_faults_that_are_always_as_many_explain_nothing():
-    found = only(
+    cell = only(
         [record_of(seconds, launch, 9000) for launch, seconds in enumerate((0.05, 0.06, 0.055))]
     )
-    assert found.parts[FAULTS] < 0.3
-    assert found.parts[REST] > 0.7
+    assert cell.parts[FAULTS] < 0.3
+    assert cell.parts[REST] > 0.7
 
 
 def test_waiting_explains_what_was_waited():
-    found = only(
+    disturbed = only(
         [
             record_of(0.05 / (1 - share), launch, waited=10 * 0.05 / (1 - share) * share)
             for launch, share in enumerate((0.0, 0.2, 0.1))
         ]
     )
-    assert found.parts[WAITING] > 0.99
-    assert "other programs ran meanwhile" in sentences([found])[0]
+    assert disturbed.parts[WAITING] > 0.99
+    assert "other programs ran meanwhile" in sentences([disturbed])[0]
     crowded = only(
         [
             record_of(0.05 / (1 - share), launch, waited=4 * 0.5 / (1 - share) * share, threads=4)
@@ -84,10 +84,10 @@ def test_the_machine_explains_what_all_cells_of_a_block_share(group):
         for launch, level in enumerate(levels)
         for cell in range(1, 9)
     ]
-    found = noise(records, HOSTS)
-    assert len(found) == 8
-    assert all(each.parts[MACHINE] > 0.9 for each in found)
-    (sentence,) = sentences(found)
+    noises = noise(records, HOSTS)
+    assert len(noises) == 8
+    assert all(cell_noise.parts[MACHINE] > 0.9 for cell_noise in noises)
+    (sentence,) = sentences(noises)
     assert sentence.startswith("In 8 cells much of the variation between launches")
 
 
@@ -98,9 +98,9 @@ def test_independent_deviations_are_mostly_the_rest():
         for launch in range(6)
         for cell in range(1, 9)
     ]
-    found = noise(records, HOSTS)
-    assert np.mean([each.parts[REST] for each in found]) > 0.75
-    assert set(found[0].parts) == set(CAUSES)
+    noises = noise(records, HOSTS)
+    assert np.mean([cell_noise.parts[REST] for cell_noise in noises]) > 0.75
+    assert set(noises[0].parts) == set(CAUSES)
 
 
 def test_two_launches_show_nothing_and_equal_ones_need_no_words():

@@ -73,11 +73,11 @@ def runs_with_records(draw):
         record(
             launch=launch,
             result=draw(OUTCOMES),
-            threads=each.threads,
-            minutes=launch + each.threads / 100,
+            threads=benchmark_cell.threads,
+            minutes=launch + benchmark_cell.threads / 100,
         )
         for launch in range(draw(st.integers(1, 3)))
-        for each in cells
+        for benchmark_cell in cells
     ]
     return run(plan=tuple(cells)), records
 
@@ -143,7 +143,7 @@ def test_a_run_comes_back_whole(tmp_path, made):
     text = run_to_pytest_benchmark(its_run, records, None)
     (imported,) = runs_of([files.read(written(tmp_path, text))], "0.1.0")
     assert imported.run == its_run
-    assert {repr(each) for each in imported.records} == {repr(each) for each in records}
+    assert {repr(kept) for kept in imported.records} == {repr(kept) for kept in records}
     assert (
         run_to_pytest_benchmark(imported.run, sorted(imported.records, key=records.index), None)
         == text
@@ -197,10 +197,10 @@ def test_somebodys_benchmark_goes_out_as_it_came_in(tmp_path):
 def test_files_are_runs_of_their_own_or_launches_of_one(tmp_path):
     dates = [f"2026-03-0{day}T12:00:00+00:00" for day in (3, 2, 1)]
     read = [files.read(written(tmp_path, foreign(datetime=date))) for date in dates]
-    assert [len(each.records) for each in runs_of(read, "9.9")] == [1, 1, 1]
+    assert [len(imported.records) for imported in runs_of(read, "9.9")] == [1, 1, 1]
     (joined,) = runs_of(read, "9.9", one_run=True)
-    assert [each.launch for each in joined.records] == [0, 1, 2]
-    assert [each.started.day for each in joined.records] == [1, 2, 3]
+    assert [launch.launch for launch in joined.records] == [0, 1, 2]
+    assert [launch.started.day for launch in joined.records] == [1, 2, 3]
     with pytest.raises(FileError, match="given twice"):
         runs_of([read[0], read[0]], "9.9")
 
@@ -221,7 +221,7 @@ def test_files_of_several_commits_are_not_launches_of_one_run(tmp_path):
         FileError, match=r"different commits, b{10} \(main\) and a{10} \(main\), so not"
     ):
         runs_of([one, other], "9.9", one_run=True)
-    assert [len(each.records) for each in runs_of([one, other], "9.9")] == [1, 1]
+    assert [len(imported.records) for imported in runs_of([one, other], "9.9")] == [1, 1]
     again = of_commit(4, 40 * "a")
     (joined,) = runs_of([one, again, nameless], "9.9", one_run=True)
     assert len(joined.records) == 3
@@ -539,7 +539,7 @@ def test_of_a_test_that_was_run_again_the_last_attempt_counts(tmp_path):
     last = {**first, "stats": {"median": 5e-6, "data": [5e-6], "iterations": 1}}
     file = files.read(written(tmp_path, foreign(benchmarks=[first, other, last])))
     (imported,) = runs_of([file], "9.9")
-    seconds = {each.cell.network: each.outcome.step_seconds() for each in imported.records}
+    seconds = {stored.cell.network: stored.outcome.step_seconds() for stored in imported.records}
     assert seconds["tests/test_mine.py::test_sum[10]"] == pytest.approx([5e-6])
     assert seconds["tests/test_mine.py::test_other"] == pytest.approx([1e-6, 2e-6, 3.25e-6])
     assert files.repetition_of(file) == (
@@ -551,7 +551,7 @@ def test_of_a_test_that_was_run_again_the_last_attempt_counts(tmp_path):
 
 def test_parts_of_a_run_in_several_files_are_put_together(tmp_path):
     whole = [record(threads=count, minutes=count) for count in (1, 2, 3)]
-    its_run = run(plan=tuple(each.cell for each in whole))
+    its_run = run(plan=tuple(stored.cell for stored in whole))
     parts = (run_to_pytest_benchmark(its_run, part, None) for part in (whole[:2], whole[1:]))
     read = [files.read(written(tmp_path, part)) for part in parts]
     (joined,) = runs_of(read, "9.9")
@@ -671,11 +671,11 @@ def places(value, here=()):
 @examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_whatever_stands_anywhere_it_is_read_or_refused(tmp_path, content, data):
-    place = data.draw(st.sampled_from([each for each in places(content) if each]))
+    place = data.draw(st.sampled_from([place for place in places(content) if place]))
     text = changed(content, *place, data.draw(ANYTHING))
-    found = []
+    runs = []
     with contextlib.suppress(FileError):
-        found = runs_of([files.read(written(tmp_path, text))], "9.9")
-    for imported in found:
+        runs = runs_of([files.read(written(tmp_path, text))], "9.9")
+    for imported in runs:
         json.dumps(imported.run.to_dict(), allow_nan=False)
         run_to_pytest_benchmark(imported.run, imported.records, imported.machine)

@@ -63,28 +63,28 @@ def test_rows_networks_and_quotas_choose_for_themselves_and_training_is_no_answe
         *answers(0.010, framework="onnx", threads=1),
         *answers(0.010, cpu_quota=1.0, threads=1),
     ]
-    found = serving(
+    content = serving(
         make.matrix(*SINGLE, *other, *answers(0.01, network="lstm32"), *make.launches(0.5)), None
     )
-    assert len(found.rows) == 4
-    (table,) = REPORT.page(found, ReportOptions()).tables
+    assert len(content.rows) == 4
+    (table,) = REPORT.page(content, ReportOptions()).tables
     assert sum("q1" in str(row[0]) for row in table.rows) == 1
-    assert sum("CPU quota" in line for line in REPORT.page(found, ReportOptions()).after) == 1
+    assert sum("CPU quota" in line for line in REPORT.page(content, ReportOptions()).after) == 1
 
 
 def test_cells_of_few_calls_count_only_without_a_limit() -> None:
     matrix = make.matrix(*answers(0.010, count=20, batch_size=16), *SINGLE)
     assert serving(matrix, None).rows[0].best.cell.batch_size == 16
-    found = serving(matrix, 0.02)
-    assert found.rows[0].best.cell.batch_size == 1
-    page = REPORT.page(found, ReportOptions())
+    content = serving(matrix, 0.02)
+    assert content.rows[0].best.cell.batch_size == 1
+    page = REPORT.page(content, ReportOptions())
     assert any("calls are too few: 1 cell, not counted" in line for line in page.after)
 
 
 def test_a_row_of_few_calls_alone_is_not_said_to_be_slow() -> None:
     few, slow = answers(0.010, count=20), answers(0.1, framework="onnx")
-    found = serving(make.matrix(*few, *slow), 0.02)
-    (table,) = REPORT.page(found, ReportOptions(within="20ms")).tables
+    content = serving(make.matrix(*few, *slow), 0.02)
+    (table,) = REPORT.page(content, ReportOptions(within="20ms")).tables
     words = [getattr(row[1], "text", row[1]) for row in table.rows if len(row) > 1]
     assert sorted(words) == ["none within the limit", "too few calls to tell"]
 

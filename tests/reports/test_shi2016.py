@@ -22,12 +22,12 @@ def curves() -> tuple[Curve, ...]:
 
 def curve(framework: str, network: str, platform: str) -> Curve:
     host = study(SHI2016).hosts[platform]
-    (found,) = [
-        each
-        for each in curves()
-        if each.host == host and each.cell.framework == framework and each.cell.network == network
+    (only,) = [
+        line
+        for line in curves()
+        if line.host == host and line.cell.framework == framework and line.cell.network == network
     ]
-    return found
+    return only
 
 
 def test_every_value_of_the_paper_is_in_the_matrix() -> None:
@@ -72,7 +72,9 @@ def test_ratios_past_the_physical_cores(
     framework: str, network: str, platform: str, count: int, ratio: float
 ) -> None:
     (past,) = [
-        p.found[PAST_CORES] for p in curve(framework, network, platform).points if p.at == count
+        point.found[PAST_CORES]
+        for point in curve(framework, network, platform).points
+        if point.at == count
     ]
     assert past.value == pytest.approx(ratio)
     assert past.ratio.low is None

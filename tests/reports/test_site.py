@@ -30,25 +30,25 @@ ATOM = "{http://www.w3.org/2005/Atom}"
 def night(
     day: int, slower: str = "", cleared: tuple[str, ...] = (), baseline: str = "old"
 ) -> Night:
-    found = {slower: Slower("a cell", "REGRESSION", "slower by 5 %", baseline)} if slower else {}
+    findings = {slower: Slower("a cell", "REGRESSION", "slower by 5 %", baseline)} if slower else {}
     started = factory.START + timedelta(days=day)
-    return Night(f"run-{day:02d}", "quick", "m", started, "gate", 6, "", "", found, cleared)
+    return Night(f"run-{day:02d}", "quick", "m", started, "gate", 6, "", "", findings, cleared)
 
 
 def site(*nights: Night, shifts: tuple[Shift, ...] = ()) -> Contents:
     page = HistoryPage("m", "quick", len(nights), factory.START, 0, "", shifts)
-    return Contents({each.id: each for each in nights}, {page.file: page}, {"m": "A machine"})
+    return Contents({night.id: night for night in nights}, {page.file: page}, {"m": "A machine"})
 
 
 def shift(day: int, key: str = "k") -> Shift:
-    near = tuple(f"run-{each:02d}" for each in range(day - 2, day + 6))
+    near = tuple(f"run-{night:02d}" for night in range(day - 2, day + 6))
     return Shift(
         key, "a cell", f"run-{day:02d}", factory.START + timedelta(days=day), "5 % slower", near
     )
 
 
 def announced(contents: Contents) -> list[int]:
-    return [(each.when - factory.START).days for each in reversed(notices(contents))]
+    return [(notice.when - factory.START).days for notice in reversed(notices(contents))]
 
 
 def test_a_regression_that_lasts_is_told_once_and_again_after_it_was_cleared():
@@ -81,8 +81,8 @@ def test_the_feed_is_atom_dated_by_the_runs():
             r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", element.findtext(f"{ATOM}updated", "")
         )
     assert root.find(f"{ATOM}author/{ATOM}name") is not None
-    links = [each.get("href") for each in root.iter(f"{ATOM}link")]
-    assert [each for each in links if not str(each).startswith("https://example.org/n/")] == []
+    links = [link.get("href") for link in root.iter(f"{ATOM}link")]
+    assert [link for link in links if not str(link).startswith("https://example.org/n/")] == []
     assert len(root.findall(f"{ATOM}entry")) == 2
     assert root.findtext(f"{ATOM}updated") == (factory.START + timedelta(days=10)).isoformat()
     quiet = site(night(1), night(2))

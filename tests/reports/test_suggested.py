@@ -29,8 +29,8 @@ def test_a_report_is_suggested_where_it_has_something_to_show(values, expected):
     )
     assert {report.name for report in suggested([one, two])} == expected
     failed = [
-        make.record(result=Outcome(Status.CRASHED, "signal 11"), **each.cell._asdict())
-        for each in (one, two)
+        make.record(result=Outcome(Status.CRASHED, "signal 11"), **made.cell._asdict())
+        for made in (one, two)
     ]
     assert suggested(failed) == []
     # Two counts of which one failed are nothing to compare.

@@ -15,8 +15,8 @@ Call = Callable[..., tuple[int, str, str]]
 def call(command: Call, tmp_path: object) -> Call:
     path = f"{tmp_path}/kept.sqlite"
     with Store.open(path) as opened:
-        for each in (*timed("tensorflow", 2.5, "resnet50"), *timed("caffe", 1.0, "resnet50")):
-            opened.append(each)
+        for record in (*timed("tensorflow", 2.5, "resnet50"), *timed("caffe", 1.0, "resnet50")):
+            opened.append(record)
     return lambda *words: command("report", "claims", "--store", path, *words)
 
 
@@ -34,9 +34,9 @@ def test_words_that_are_wrong_are_one_line(call: Call) -> None:
 def test_a_published_table_may_stand_in_place_of_a_store(call: Call) -> None:
     code, out, _ = call("--reference", "shi2016", "--paper", "shi2016", "--json")
     assert code == 0
-    for each in json.loads(out):
+    for claim in json.loads(out):
         # Of one machine of the table the paper speaks alone; here every machine counts.
-        if each["id"] in ("A1", "A2", "A3", "A4", "A5", "A13", "A16"):
-            assert each["verdict_here"] == each["verdict_on_paper"], each["id"]
+        if claim["id"] in ("A1", "A2", "A3", "A4", "A5", "A13", "A16"):
+            assert claim["verdict_here"] == claim["verdict_on_paper"], claim["id"]
     _, out, _ = call("--reference", "wuensche2018", "--paper", "wuensche2018", "--json")
-    assert next(each["verdict_here"] for each in json.loads(out)) == "partly"
+    assert next(claim["verdict_here"] for claim in json.loads(out)) == "partly"

@@ -21,7 +21,9 @@ def on_gpu(
     tool: str, seconds: float, networks: tuple[str, ...], **of_cell: object
 ) -> list[make.Record]:
     return [
-        each for network in networks for each in timed(tool, seconds, network, **{**GPU, **of_cell})
+        record
+        for network in networks
+        for record in timed(tool, seconds, network, **{**GPU, **of_cell})
     ]
 
 
@@ -29,10 +31,10 @@ def on_cpu(
     tool: str, seconds: dict[int, float], networks: tuple[str, ...], **more: object
 ) -> list[make.Record]:
     return [
-        each
+        record
         for network in networks
         for threads, time in seconds.items()
-        for each in timed(tool, time, network, threads=threads, **more)
+        for record in timed(tool, time, network, threads=threads, **more)
     ]
 
 
@@ -40,14 +42,14 @@ def exchanging(step: float, local: float, shared: float) -> list[make.Record]:
     """Launches of two workers that exchange at every step, after local steps, and without
     waiting."""
     return [
-        each
+        record
         for sync, seconds in (
             ("step", step),
             ("local:4", local),
             ("local:16", local),
             ("async", shared),
         )
-        for each in timed("torch", seconds, "fcn5", world_size=2, sync=sync)
+        for record in timed("torch", seconds, "fcn5", world_size=2, sync=sync)
     ]
 
 
@@ -83,12 +85,12 @@ def study(
     """Launches of a grid, whose seconds follow from units, steps, inputs and activation."""
     inputs, activations = more.pop("inputs", (2,)), more.pop("activations", ("relu",))
     return [
-        each
+        record
         for n in hidden
         for t in steps
         for i in inputs
         for phi in activations
-        for each in small(time(n, t, i, phi), n, t, i, phi, **more)
+        for record in small(time(n, t, i, phi), n, t, i, phi, **more)
     ]
 
 
@@ -212,8 +214,8 @@ def test_a_claim_holds_on_some_launches_and_fails_on_others(
     ("claim", "tool", "networks"), [("A2", "caffe", FCNS), ("A3", "tensorflow", CNNS)]
 )
 def test_the_fastest_on_gpus(claim: str, tool: str, networks: tuple[str, ...]) -> None:
-    others = [each for each in ("caffe", "cntk", "tensorflow", "torch") if each != tool]
-    slower = [each for other in others for each in on_gpu(other, 2.0, networks)]
+    others = [rival for rival in ("caffe", "cntk", "tensorflow", "torch") if rival != tool]
+    slower = [record for other in others for record in on_gpu(other, 2.0, networks)]
     assert here(claim, [*slower, *on_gpu(tool, 1.0, networks)]).verdict is REPRODUCES
     assert here(claim, [*slower, *on_gpu(tool, 3.0, networks)]).verdict is DIFFERS
     # A faster tool that the paper does not have is of no matter; without any of the others nothing
@@ -229,13 +231,13 @@ def test_gpus_are_known_by_their_models() -> None:
     names = ("NVIDIA GeForce GTX 1080", "NVIDIA GeForce GTX 980", "Tesla K80")
     times = (1.0, 1.5, 3.0)
     records = [
-        each
+        record
         for index, seconds in enumerate(times)
-        for each in on_gpu("torch", seconds, CNNS, device=f"cuda:{index}")
+        for record in on_gpu("torch", seconds, CNNS, device=f"cuda:{index}")
     ]
     assert here("A7", records, gpus=names).verdict is REPRODUCES
-    found = here("A16", records, gpus=names)
-    assert (found.verdict, found.of) == (REPRODUCES, 4)
+    evidence = here("A16", records, gpus=names)
+    assert (evidence.verdict, evidence.of) == (REPRODUCES, 4)
     assert (
         here(
             "A7", records, gpus=("NVIDIA GeForce GTX 980", "NVIDIA GeForce GTX 1080", "Tesla K80")
@@ -248,15 +250,17 @@ def test_gpus_are_known_by_their_models() -> None:
 
 def test_over_mini_batches() -> None:
     sizes = (64, 128, 256)
-    caffe = [each for size in sizes for each in on_gpu("caffe", 1.0, FCNS, batch_size=size)]
+    caffe = [record for size in sizes for record in on_gpu("caffe", 1.0, FCNS, batch_size=size)]
     torch = [
-        each
+        record
         for size in sizes
-        for each in on_gpu("torch", 2.0 if size < 256 else 0.5, FCNS, batch_size=size)
+        for record in on_gpu("torch", 2.0 if size < 256 else 0.5, FCNS, batch_size=size)
     ]
-    found = here("A17", [*caffe, *torch])
-    assert (found.verdict, found.of) == (REPRODUCES, 4)  # 256 is no matter
-    growing = [each for size in sizes for each in on_gpu("torch", size / 64, FCNS, batch_size=size)]
+    evidence = here("A17", [*caffe, *torch])
+    assert (evidence.verdict, evidence.of) == (REPRODUCES, 4)  # 256 is no matter
+    growing = [
+        record for size in sizes for record in on_gpu("torch", size / 64, FCNS, batch_size=size)
+    ]
     assert here("A19", growing).verdict is REPRODUCES
     assert here("A19", caffe).verdict is Answer.INCONCLUSIVE
     lstm = ("lstm64",)
@@ -272,54 +276,59 @@ def test_where_memory_ends() -> None:
     oom = Status.OUT_OF_MEMORY
     ends = (("caffe", 16), ("cntk", 32), ("torch", 64))
     as_said = [
-        each for tool, size in ends for each in failed(tool, oom, RESNET, **GPU, batch_size=size)
+        record
+        for tool, size in ends
+        for record in failed(tool, oom, RESNET, **GPU, batch_size=size)
     ]
     fits = on_gpu("tensorflow", 1.0, RESNET, batch_size=64)
     assert here("A18", [*as_said, *fits]).verdict is REPRODUCES
-    large = [each for tool, size in ends for each in on_gpu(tool, 1.0, RESNET, batch_size=size)]
-    found = here("A18", [*large, *failed("tensorflow", oom, RESNET, **GPU, batch_size=128), *fits])
-    assert (found.verdict, found.of) == (DIFFERS, 4)
+    large = [record for tool, size in ends for record in on_gpu(tool, 1.0, RESNET, batch_size=size)]
+    evidence = here(
+        "A18", [*large, *failed("tensorflow", oom, RESNET, **GPU, batch_size=128), *fits]
+    )
+    assert (evidence.verdict, evidence.of) == (DIFFERS, 4)
 
 
 def test_the_fastest_mode_stands_for_a_tool_and_other_conditions_for_none() -> None:
     def of(mode: str, seconds: float, **more: object) -> list[make.Record]:
         return [
-            each
+            record
             for network in RNNS
-            for each in timed("torch", seconds, network, threads=4, mode=mode, **more)
+            for record in timed("torch", seconds, network, threads=4, mode=mode, **more)
         ]
 
     tensorflow = on_cpu("tensorflow", {4: 12.0}, RNNS)
-    found = here(
+    evidence = here(
         "A6",
         [*tensorflow, *of("eager", 3.0), *of("compile", 1.0), *of("bound", 0.1, affinity=BOUND)],
     )
-    assert [round(each.found.value) for each, _ in found.figures if each.found is not None] == [
-        12,
-        12,
-    ]
+    assert [
+        round(question.found.value)
+        for question, _ in evidence.figures
+        if question.found is not None
+    ] == [12, 12]
     # Another build of the framework is the same tool; one by the name alone is not.
     own = [
-        each
+        record
         for network in RNNS
-        for each in timed("torch", 1.0, network, threads=4, framework="mine")
+        for record in timed("torch", 1.0, network, threads=4, framework="mine")
     ]
     assert here("A6", [*tensorflow, *own]).verdict is REPRODUCES
     alone = [
-        each
+        record
         for network in RNNS
-        for each in timed("torch", 1.0, network, threads=4, adapter="of-mine")
+        for record in timed("torch", 1.0, network, threads=4, adapter="of-mine")
     ]
     assert here("A6", [*tensorflow, *alone]).verdict is NOT_MEASURED
 
 
 def test_of_an_empty_store_nothing_is_told_and_every_claim_says_what_it_needs() -> None:
-    found = try_claims(list(CLAIMS.values()), tables_of([]))
-    assert {each.here.verdict for each in found.tried} == {NOT_MEASURED}
-    for each in found.tried:
-        assert each.claim.needs or each.claim.measure, each.claim.id
+    report = try_claims(list(CLAIMS.values()), tables_of([]))
+    assert {tried.here.verdict for tried in report.tried} == {NOT_MEASURED}
+    for tried in report.tried:
+        assert tried.claim.needs or tried.claim.measure, tried.claim.id
         # What a test asks for a command measures, and nothing else.
-        assert bool(each.claim.measure) is (bool(each.claim.figures)), each.claim.id
+        assert bool(tried.claim.measure) is (bool(tried.claim.figures)), tried.claim.id
 
 
 @pytest.mark.parametrize(
@@ -347,9 +356,9 @@ def test_growth_with_steps_and_units(claim: str, exponent: float, expected: Answ
         return 1e-3 * (t if over_steps else n) ** exponent
 
     hidden = (20, 100, 200) if claim in ("B2", "B3", "B4") else (500, 1000, 2000, 5000)
-    found = here(claim, study(time, hidden, (20, 100), threads=4, **where))
-    assert found.of >= 2
-    assert found.verdict is expected
+    evidence = here(claim, study(time, hidden, (20, 100), threads=4, **where))
+    assert evidence.of >= 2
+    assert evidence.verdict is expected
 
 
 @pytest.mark.parametrize(("at_1000", "expected"), [(0.5, REPRODUCES), (2.0, Answer.PARTLY)])

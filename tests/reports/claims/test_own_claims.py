@@ -53,9 +53,9 @@ def test_it_is_tried_on_each_pair_that_differs_in_what_it_names(
         *modes(2.0, 1.0, threads=2),
         *modes(1.0, 9.0, network="lstm32"),
     ]
-    found = here(claim, records)
-    assert (found.verdict, found.holds, found.of) == (Answer.REPRODUCES, 2, 2)
-    assert [question.what for question, _ in found.figures] == [
+    evidence = here(claim, records)
+    assert (evidence.verdict, evidence.holds, evidence.of) == (Answer.REPRODUCES, 2, 2)
+    assert [question.what for question, _ in evidence.figures] == [
         "fcn5, mini-batch 64: torch eager, 1 thread / torch onednn, 1 thread",
         "fcn5, mini-batch 64: torch eager, 2 threads / torch onednn, 2 threads",
     ]
@@ -69,11 +69,11 @@ def test_it_is_tried_on_each_pair_that_differs_in_what_it_names(
 def test_a_missing_side_is_named(mine: Callable[[str], Path]) -> None:
     claim = read_claim(mine(MINE))
     ended = make.hole(Status.CRASHED, "it fell", mode="onednn")
-    found = here(claim, [*timed("torch", 1.0, mode="eager", threads=1), ended])
-    assert found.verdict is Answer.NOT_MEASURED
-    assert found.missing[0].missing == "the second: crashed, it fell"
-    found = here(claim, timed("torch", 1.0, mode="eager"))
-    assert found.missing[0].what == "fcn5, mini-batch 64: torch eager, 1 thread / ?"
+    evidence = here(claim, [*timed("torch", 1.0, mode="eager", threads=1), ended])
+    assert evidence.verdict is Answer.NOT_MEASURED
+    assert evidence.missing[0].missing == "the second: crashed, it fell"
+    evidence = here(claim, timed("torch", 1.0, mode="eager"))
+    assert evidence.missing[0].what == "fcn5, mini-batch 64: torch eager, 1 thread / ?"
     assert here(claim, []).verdict is Answer.NOT_MEASURED
 
 
@@ -88,24 +88,24 @@ def test_sides_may_differ_in_any_axis(mine: Callable[[str], Path]) -> None:
         *timed("torch", 0.5, threads=4),
         *timed("jax", 0.4, threads=4),
     ]
-    found = here(threads, records)
-    assert (found.verdict, found.of, len(found.missing)) == (Answer.REPRODUCES, 1, 1)
+    evidence = here(threads, records)
+    assert (evidence.verdict, evidence.of, len(evidence.missing)) == (Answer.REPRODUCES, 1, 1)
     pattern = read_claim(
         mine('words = "w"\nleast = 2\n[slower]\nnetwork = "lstm*"\n[faster]\nnetwork = "fcn?"\n')
     )
     same = {"batch_size": 64}
-    found = here(
+    evidence = here(
         pattern, [*timed("torch", 3.0, "lstm32", **same), *timed("torch", 1.0, "fcn5", **same)]
     )
-    assert found.verdict is Answer.REPRODUCES
+    assert evidence.verdict is Answer.REPRODUCES
     # The fastest mode stands for a framework of which none is named.
     row = read_claim(
         mine(
             'words = "w"\nleast = 2\nslower = { framework = "jax" }\nfaster = { framework = "torch" }\n'
         )
     )
-    found = here(row, [*timed("jax", 2.5, mode="jit"), *modes(1.0, 3.0)])
-    assert found.verdict is Answer.REPRODUCES
+    evidence = here(row, [*timed("jax", 2.5, mode="jit"), *modes(1.0, 3.0)])
+    assert evidence.verdict is Answer.REPRODUCES
 
 
 SIDES = 'slower = { mode = "a" }\nfaster = { mode = "b" }\n'
@@ -162,8 +162,8 @@ def test_a_file_that_is_none(tmp_path: Path, command: Call) -> None:
 def store(tmp_path: Path) -> str:
     path = tmp_path / "kept.sqlite"
     with Store.open(path) as opened:
-        for each in modes(2.0, 1.0):
-            opened.append(each)
+        for record in modes(2.0, 1.0):
+            opened.append(record)
     return str(path)
 
 
@@ -181,9 +181,9 @@ def test_the_command_fails_on_a_verdict_where_that_is_asked_for(
         plainly, out, _ = command(*of_store, *words)
         failing, again, _ = command(*of_store, *words, "--fail-on", "differs")
         assert (plainly, failing, out) == (0, code, again)
-        found = json.loads(out)
-        assert [each["verdict_here"] for each in found] == verdicts
-        assert [each["verdict_on_paper"] for each in found] == [None] * len(files)
+        tried = json.loads(out)
+        assert [claim["verdict_here"] for claim in tried] == verdicts
+        assert [claim["verdict_on_paper"] for claim in tried] == [None] * len(files)
     code, out, _ = command(*of_store[:-1], "--claim", right, "--paper", "wuensche2018")
     assert code == 0
     assert "Your own claims" in out
@@ -193,7 +193,9 @@ def test_the_command_fails_on_a_verdict_where_that_is_asked_for(
 def test_the_guides_example_is_a_claim(mine: Callable[[str], Path]) -> None:
     guide = resources.files("dlbench.reports").joinpath("README.md").read_text(encoding="utf-8")
     (example,) = [
-        each for each in re.findall(r"```toml\n(.*?)```", guide, re.DOTALL) if "slower" in each
+        example
+        for example in re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
+        if "slower" in example
     ]
     claim = read_claim(mine(example))
     assert here(claim, [*modes(2.0, 1.0, threads=1), *modes(2.0, 1.0, threads=4)]).of == 1

@@ -10,7 +10,7 @@ import pytest
 
 from dlbench.reports.claims.claims import claims, on_paper
 
-CLAIMS = {each.id: each for each in claims()}
+CLAIMS = {claim.id: claim for claim in claims()}
 DESKTOP, SERVER = "desktop_i7_3820", "server_2x_e5_2630v3"
 GPUS = ("gtx980", "gtx1080", "tesla_k80")
 FCNS = ("fcn5", "fcn8")
@@ -135,8 +135,8 @@ COMPUTED: dict[str, Callable[[], list[float]]] = {
 
 @pytest.mark.parametrize("claim", COMPUTED)
 def test_the_figures_on_the_papers_own_table(claim: str) -> None:
-    found = on_paper(CLAIMS[claim])
+    evidence = on_paper(CLAIMS[claim])
     values = sorted(
-        question.found.value for question, _ in found.figures if question.found is not None
+        question.found.value for question, _ in evidence.figures if question.found is not None
     )
     assert values == pytest.approx(COMPUTED[claim]())

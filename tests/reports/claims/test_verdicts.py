@@ -23,11 +23,11 @@ below 1."""
 
 
 def two_tools(tensorflow: float, torch: float, spread: float = 0.01) -> list[make.Record]:
-    found = []
+    records = []
     for network in ("lstm32", "lstm64"):
-        found += timed("tensorflow", tensorflow, network, threads=4, spread=spread)
-        found += timed("torch", torch, network, threads=4, spread=spread)
-    return found
+        records += timed("tensorflow", tensorflow, network, threads=4, spread=spread)
+        records += timed("torch", torch, network, threads=4, spread=spread)
+    return records
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def two_tools(tensorflow: float, torch: float, spread: float = 0.01) -> list[mak
 def test_each_verdict_can_be_brought_about(
     tensorflow: float, spread: float, expected: Answer
 ) -> None:
-    found = here(A6, two_tools(tensorflow, 1.0, spread))
-    assert found.verdict is expected
-    assert (found.of, found.holds) == (2, 2 if expected in HOLDS else 0)
+    evidence = here(A6, two_tools(tensorflow, 1.0, spread))
+    assert evidence.verdict is expected
+    assert (evidence.of, evidence.holds) == (2, 2 if expected in HOLDS else 0)
 
 
 def test_wrong_mathematics_counts_for_nothing() -> None:
@@ -56,15 +56,15 @@ def test_wrong_mathematics_counts_for_nothing() -> None:
         [1.0] * 5, 4, status=Status.PARITY_FAILED, parity=make.parity("disagrees", "other weights")
     )
     where = {"framework": "torch", "network": "lstm32", "batch_size": 128, "threads": 4}
-    found = here(
+    evidence = here(
         A6, [*timed("tensorflow", 12.0, "lstm32", threads=4), make.record(result=wrong, **where)]
     )
-    assert found.verdict is Answer.NOT_MEASURED
-    assert found.missing[0].missing == "the second: parity failed, other weights"
+    assert evidence.verdict is Answer.NOT_MEASURED
+    assert evidence.missing[0].missing == "the second: parity failed, other weights"
 
 
 def summary(medians: tuple[float, ...]) -> Summary:
-    return summarise([each] * 5 for each in medians)
+    return summarise([seconds] * 5 for seconds in medians)
 
 
 LAUNCHES = st.lists(st.floats(0.5, 2.0), min_size=3, max_size=5).map(tuple)
@@ -76,13 +76,13 @@ def test_one_test_is_welchs_t_against_the_bound(
     over: tuple[float, ...], under: tuple[float, ...], bound: float
 ) -> None:
     one, other = summary(over), summary(under)
-    found = ratio(one, other)
-    (answer,) = answers([Question("it", Claimed(least=bound), found, (one, other))])
+    quotient = ratio(one, other)
+    (answer,) = answers([Question("it", Claimed(least=bound), quotient, (one, other))])
     shifted, logs = np.log(over) - math.log(bound), np.log(under)
     if min(np.ptp(shifted), np.ptp(logs)) < 1e-3:
         return
     p = ttest_ind(shifted, logs, equal_var=False).pvalue
-    wanted = Answer.REPRODUCES if found.value > bound else Answer.DIFFERS
+    wanted = Answer.REPRODUCES if quotient.value > bound else Answer.DIFFERS
     assert answer is (wanted if p < 0.05 else Answer.INCONCLUSIVE)
 
 

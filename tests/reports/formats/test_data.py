@@ -29,10 +29,10 @@ def lines_of(
     content: Any, keys: Sequence[str], above: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
     if not keys:
-        yield from ({**above, **each} for each in content)
+        yield from ({**above, **item} for item in content)
         return
-    for each in content if isinstance(content, list) else [content]:
-        yield from lines_of(each[keys[0]], keys[1:], {**above, **each})
+    for item in content if isinstance(content, list) else [content]:
+        yield from lines_of(item[keys[0]], keys[1:], {**above, **item})
 
 
 @pytest.mark.parametrize(

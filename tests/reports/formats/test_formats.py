@@ -221,7 +221,7 @@ def test_nothing_is_lost_and_everything_else_fits(words: list[str], width: int) 
     line = " ".join(words)
     lines = wrapped(line, width)
     assert " ".join(" ".join(lines).split()) == line
-    assert all(len(each) <= width for each in lines)
+    assert all(len(line) <= width for line in lines)
 
 
 def test_rows_networks_and_threads_are_named(tmp_path):

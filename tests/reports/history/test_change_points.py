@@ -41,12 +41,12 @@ def test_ratios_without_change_raise_no_alarm(machine):
 
 def test_a_step_of_five_per_cent_is_found_five_nights_later():
     rng = np.random.default_rng(103)
-    found, exact = [], []
+    detected, exact = [], []
     for _ in range(200):
         steps = confirmed(find_steps([simulated.ratios(rng, 60, "ci", [(55, STEP)])])[0])
-        found.append(bool(steps))
+        detected.append(bool(steps))
         exact += [abs(steps[-1].position - 55)] if steps else []
-    assert np.mean(found) >= 0.92  # the goal is 85 %; observed 97 to 98 %
+    assert np.mean(detected) >= 0.92  # the goal is 85 %; observed 97 to 98 %
     assert np.mean(np.array(exact) == 0) >= 0.85
     assert np.mean(np.array(exact) <= 1) >= 0.95
 

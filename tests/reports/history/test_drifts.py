@@ -34,10 +34,10 @@ def resembling(
 ) -> np.ndarray:
     """Return nights that deviate by so much and resemble the one before."""
     fresh = rng.normal(size=nights)
-    found = fresh.copy()
+    noise = fresh.copy()
     for night in range(1, nights):
-        found[night] = correlation * found[night - 1] + math.sqrt(1 - correlation**2) * fresh[night]
-    return deviation * found
+        noise[night] = correlation * noise[night - 1] + math.sqrt(1 - correlation**2) * fresh[night]
+    return deviation * noise
 
 
 def changes_of(values: np.ndarray, absolute: bool = True, magnitude: float = MAGNITUDE) -> Changes:
@@ -45,31 +45,33 @@ def changes_of(values: np.ndarray, absolute: bool = True, magnitude: float = MAG
 
 
 def share_drifting(series: list[np.ndarray], absolute: bool) -> float:
-    return float(np.mean([changes_of(each, absolute).drift is not None for each in series]))
+    return float(np.mean([changes_of(values, absolute).drift is not None for values in series]))
 
 
 @pytest.mark.parametrize("absolute", [False, True])
 @pytest.mark.parametrize(("deviation", "least"), [(0.01, 0.98), (0.02, 0.93), (0.03, 0.8)])
 def test_one_per_cent_a_night_is_a_drift(absolute, deviation, least):
     rng = np.random.default_rng(201)
-    found = [
+    all_changes = [
         changes_of(ramp(24, 0, 23) + rng.normal(0, deviation, 24), absolute) for _ in range(60)
     ]
-    drifts = [changes.drift for changes in found if changes.drift is not None]
-    assert len(drifts) / len(found) >= least
+    drifts = [changes.drift for changes in all_changes if changes.drift is not None]
+    assert len(drifts) / len(all_changes) >= least
     assert np.median([math.expm1(drift.size) for drift in drifts]) == pytest.approx(
         0.257, abs=0.025
     )
     assert np.median([drift.last - drift.first + 1 for drift in drifts]) >= 22
     # No step besides is confirmed: the drift has explained the series.
-    assert np.mean([any(not each.pending for each in changes.steps) for changes in found]) <= 0.2
+    assert (
+        np.mean([any(not step.pending for step in changes.steps) for changes in all_changes]) <= 0.2
+    )
 
 
 def test_at_five_per_cent_a_night_it_is_a_drift_or_a_step_and_never_nothing_in_ratios():
     rng = np.random.default_rng(202)
     series = [ramp(24, 0, 23) + rng.normal(0, 0.05, 24) for _ in range(80)]
     assert share_drifting(series, absolute=True) >= 0.75  # observed 84 %
-    ratios = [changes_of(each, absolute=False) for each in series]
+    ratios = [changes_of(values, absolute=False) for values in series]
     assert np.mean([changes.drift is not None for changes in ratios]) >= 0.4  # observed 51 to 60 %
     assert all(changes.drift is not None or changes.steps for changes in ratios)
 
@@ -77,9 +79,9 @@ def test_at_five_per_cent_a_night_it_is_a_drift_or_a_step_and_never_nothing_in_r
 @pytest.mark.parametrize(("first", "last"), [(36, 59), (0, 24), (18, 42)])
 def test_a_drift_is_located(first, last):
     rng = np.random.default_rng(203)
-    found = [changes_of(ramp(60, first, last) + rng.normal(0, 0.01, 60)).drift for _ in range(20)]
-    drifts = [drift for drift in found if drift is not None]
-    assert len(drifts) == len(found)
+    results = [changes_of(ramp(60, first, last) + rng.normal(0, 0.01, 60)).drift for _ in range(20)]
+    drifts = [drift for drift in results if drift is not None]
+    assert len(drifts) == len(results)
     assert np.median([drift.first for drift in drifts]) == pytest.approx(first, abs=2)
     assert np.median([drift.last for drift in drifts]) == pytest.approx(last, abs=2)
 
@@ -107,12 +109,14 @@ def test_quiet_series_do_not_drift(series, absolute, nights):
 @pytest.mark.parametrize("size", [0.1, 0.23])
 def test_a_single_step_is_a_change_point_and_no_drift(absolute, nights, place, size):
     rng = np.random.default_rng(205)
-    found = [
+    all_changes = [
         changes_of(step(nights, place, size) + rng.normal(0, 0.01, nights), absolute)
         for _ in range(20)
     ]
-    assert [changes.drift for changes in found] == [None] * len(found)
-    assert all(len([each for each in changes.steps if not each.pending]) == 1 for changes in found)
+    assert [changes.drift for changes in all_changes] == [None] * len(all_changes)
+    assert all(
+        len([step for step in changes.steps if not step.pending]) == 1 for changes in all_changes
+    )
 
 
 def test_a_step_within_a_drift_is_found_besides():
@@ -122,7 +126,7 @@ def test_a_step_within_a_drift_is_found_besides():
         changes = changes_of(values, absolute)
         assert changes.drift is not None
         assert changes.drift.size == pytest.approx(0.295, abs=0.04)
-        assert [each.position for each in changes.steps if not each.pending] == [30]
+        assert [step.position for step in changes.steps if not step.pending] == [30]
 
 
 def test_absolute_times_may_drift_as_far_as_their_machine_does():
@@ -192,7 +196,7 @@ def test_a_long_series_is_searched_in_coarser_places():
 def test_the_level_is_of_no_matter_and_faster_is_slower_turned_round(seed, shift):
     values = ramp(30, 4, 28) + np.random.default_rng(seed).normal(0, 0.01, 30)
     upwards, moved, downwards = (
-        changes_of(each).drift for each in (values, values + shift, -values)
+        changes_of(series).drift for series in (values, values + shift, -values)
     )
     assert upwards is not None
     assert moved is not None

@@ -97,8 +97,8 @@ def test_machines_are_never_one_series():
     cells = {1: factory.cell(), 2: factory.cell()}
     here = simulated.rows(1, "", simulated.nights(rng, 15)[0], machine="here")
     there = simulated.rows(2, "", simulated.nights(rng, 15)[0] + 1, machine="there")
-    found = series_of(together(here, there), cells)
-    assert [(series.machine, len(series)) for series in found] == [("here", 15), ("there", 15)]
+    all_series = series_of(together(here, there), cells)
+    assert [(series.machine, len(series)) for series in all_series] == [("here", 15), ("there", 15)]
     assert build_history(together(here, there), cells).changes == []
 
 
@@ -170,14 +170,17 @@ def test_differences_name_package_protocol_and_digest_and_nothing_measured():
         recorded("2.14.0", protocol=Protocol(steps=40), version="0.2.0", side="candidate"),
     )
     after = replace(after, started=after.started + timedelta(days=1), wall_seconds=99.0, launch=3)
-    found = {(each.what, each.before, each.after) for each in differences(before, after)}
-    assert found == {
+    changed = {
+        (difference.what, difference.before, difference.after)
+        for difference in differences(before, after)
+    }
+    assert changed == {
         ("torch", "2.13.0", "2.14.0"),
         ("protocol steps", "20", "40"),
         ("dlbench", "0.1.0", "0.2.0"),
         ("environment", "digest-2.13.", "digest-2.14."),
     }
-    assert {each.side for each in differences(before, after)} == {"candidate"}
+    assert {difference.side for difference in differences(before, after)} == {"candidate"}
     assert differences(before, replace(before, launch=4, run="another")) == ()
 
 
@@ -195,7 +198,7 @@ def test_what_changed_reads_two_records_of_each_side_and_each_once(nights):
         (run, 1, side) for run in ("run-039", "run-040") for side in ("baseline", "candidate")
     ]
     ((_, change),) = history.changes
-    assert {(each.side, each.what) for each in change.differences} == {
+    assert {(difference.side, difference.what) for difference in change.differences} == {
         ("candidate", "torch"),
         ("candidate", "environment"),
     }
@@ -336,7 +339,7 @@ def test_what_changed_along_a_drift_is_read_from_its_ends():
     ((_, known),) = explained(history, read).drifts
     assert known.differences is not None
     assert ("torch", "2.13.0", "2.14.0") in {
-        (each.what, each.before, each.after) for each in known.differences
+        (difference.what, difference.before, difference.after) for difference in known.differences
     }
     assert "torch 2.13.0 -> 2.14.0" in history_to_markdown(explained(history, read)).replace(
         "\\", ""
@@ -396,8 +399,8 @@ def from_file(
 def test_commits_and_interpreters_of_imported_files_are_named():
     before = from_file()
     after = from_file("CPython 3.13.0", {"min_rounds": 5}, id=40 * "b", branch="topic", dirty=True)
-    found = [tuple(each) for each in differences(before, after)]
-    assert found == [
+    changed = [tuple(difference) for difference in differences(before, after)]
+    assert changed == [
         ("", "commit", "3f2a1c9b04 (main)", "bbbbbbbbbb (topic, modified)"),
         ("", "interpreter", "CPython 3.11.7", "CPython 3.13.0"),
         ("", "option min_rounds", None, "5"),

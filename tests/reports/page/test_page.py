@@ -98,9 +98,12 @@ def test_the_page_has_every_cell_with_its_numbers_launches_and_reasons(
             wanted[name] for name in ("machine", "status", "flags")
         ]
         # The raw samples on the page give the number again.
-        counting = [each for each in cell["launches"] if each["counts"] and each.get("samples_ns")]
+        counting = [
+            launch for launch in cell["launches"] if launch["counts"] and launch.get("samples_ns")
+        ]
         samples = [
-            [ns * 1e-9 / each["steps_per_sample"] for ns in each["samples_ns"]] for each in counting
+            [ns * 1e-9 / launch["steps_per_sample"] for ns in launch["samples_ns"]]
+            for launch in counting
         ]
         if wanted["seconds_per_minibatch"] and cell["status"] == "ok":
             assert summarise(samples).median == pytest.approx(
@@ -110,16 +113,20 @@ def test_the_page_has_every_cell_with_its_numbers_launches_and_reasons(
 
 def test_the_doctors_findings_stand_in_the_provenance_once_a_machine(tmp_path: Path) -> None:
     kept = document(kept_store(tmp_path, "faults"))
-    found = Finding("governor", "CPU governor", Severity.HARMS, "powersave", "The clock <changes>.")
+    finding = Finding(
+        "governor", "CPU governor", Severity.HARMS, "powersave", "The clock <changes>."
+    )
     runs = kept.source.runs()
 
     def with_runs(*runs: tuple[Run, int]) -> Document:
         return replace(kept, source=replace(kept.source, runs=lambda: list(runs)))
 
     nothing = [(replace(run, doctor=()), count) for run, count in runs]
-    later = [(replace(run, doctor=(found,), started=MADE), count) for run, count in runs]
+    later = [(replace(run, doctor=(finding,), started=MADE), count) for run, count in runs]
     assert examined(kept) == []  # the doctor was not asked then
-    once = [["harms", "CPU governor: powersave", found.why]] * len({run.machine for run, _ in runs})
+    once = [["harms", "CPU governor: powersave", finding.why]] * len(
+        {run.machine for run, _ in runs}
+    )
     assert examined(with_runs(*nothing, *later)) == once
     assert {row[1] for row in examined(with_runs(*nothing))} == {
         "Settings: nothing that harms measurement"
@@ -131,16 +138,16 @@ def test_the_doctors_findings_stand_in_the_provenance_once_a_machine(tmp_path: P
 
 
 def examined(of: Document) -> list[list[str]]:
-    tables = [each for each in provenance_tables(of) if "examined" in each.title]
-    return [[entry.text for entry in row[1:]] for each in tables for row in each.rows]
+    tables = [table for table in provenance_tables(of) if "examined" in table.title]
+    return [[entry.text for entry in row[1:]] for table in tables for row in table.rows]
 
 
 def test_the_sections_are_those_of_the_reports_that_have_something_to_tell(
     name: str, page: str
 ) -> None:
-    found = set(re.findall(r'<section id="report-([^"]+)"', page))
-    assert found >= SECTIONS[name]
-    assert name != "faults" or "scaling" not in found
+    names = set(re.findall(r'<section id="report-([^"]+)"', page))
+    assert names >= SECTIONS[name]
+    assert name != "faults" or "scaling" not in names
     assert "cells have a time that counts" in page or "Nothing was measured yet." in page
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from dlbench.adapters.protocol import INSTALLED
 from dlbench.reports.ratio import fastest, frameworks, machines
-from dlbench.reports.results import leaders
 from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, UNKNOWN, pair_of, with_verdicts
 from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.results import leaders
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.results import Results
