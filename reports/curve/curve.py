@@ -104,12 +104,12 @@ def find_knee(
 
 
 def along(cells: Iterable[CellResult], *names: str) -> dict[Place, list[CellResult]]:
-    """Group cells that differ in these axes alone; cells and groups keep their order."""
+    """Group cells that differ in these axes alone. Cells and groups keep their order."""
     return grouped(cells, lambda cell: Place(cell.column.machine, axes.without(cell.cell, *names)))
 
 
 def by_machine(curves: Iterable[Curve]) -> list[list[Curve]]:
-    """Group curves by their machines; curves and groups keep their order."""
+    """Group curves by their machines. Curves and groups keep their order."""
     return list(grouped(curves, lambda curve: curve.host.fingerprint).values())
 
 
@@ -124,7 +124,7 @@ def best_times(curves: Iterable[Curve]) -> dict[Any, Summary]:
 
 
 def usable(cell: CellResult) -> Summary | None:
-    """Return the time of a cell with correct mathematics and no extra threads; else None."""
+    """Return the time of a cell with correct mathematics and no extra threads, else None."""
     return None if cell.has(flags.THREADS_EXCEEDED) else cell.timed
 
 
@@ -218,7 +218,7 @@ def finding_columns(*names: str, **fields: Any) -> tuple[Column[Any], ...]:
 def finding_column(
     name: str, heading: str, written: Callable[[Any], str] = number
 ) -> Column[Point]:
-    """Return a column of a finding about points; its field is empty where that is None."""
+    """Return a column of a finding about points. Its field is empty where that is None."""
 
     def text(point: Point) -> str:
         value = getattr(point.findings, name)

@@ -76,7 +76,7 @@ _NOT_OF_A_PLACE = ("network", *(axis.name for axis in axes.of_role(axes.ROW)))
 
 
 class Knee(NamedTuple):
-    """The mini-batch beyond which no larger one pays; None where there is none."""
+    """The mini-batch beyond which no larger one pays, or None without one."""
 
     batch_size: int | None
     earliest: int | None
@@ -175,7 +175,7 @@ def place_of(curve: Curve) -> Place:
 
 
 def shown(point: Point, quantity: str) -> Numbers | None:
-    """Return the value of a quantity with the ends of its interval; None for a missing cell."""
+    """Return the value of a quantity with the ends of its interval, or None for a missing cell."""
     return QUANTITIES[quantity].value(point.cell) if point.cell.shown else None
 
 
@@ -203,7 +203,7 @@ def _surely_pays_not(gains: Iterable[Ratio]) -> bool:
 
 
 def knee_of(times: Mapping[int, Summary]) -> Knee | None:
-    """Return the knee of these seconds per mini-batch, by size; None with fewer than two sizes."""
+    """Return the knee of these seconds per mini-batch, or None with fewer than two sizes."""
     sizes = sorted(times)
     if len(sizes) < 2:
         return None
@@ -385,7 +385,10 @@ _POINT: tuple[Column[Point], ...] = (
 
 
 def figure1_to_picture(content: Curves, path: Path, quantity: str = "seconds") -> list[Path]:
-    """Draw the figure with six places on a page, and return the files; raises ReportError."""
+    """Draw the figure with six places on a page, and return the files.
+
+    Raises ReportError.
+    """
     places = list(dict.fromkeys(map(place_of, content.curves)))
     most = len(pictures.DASHES)
     pages = [places[start : start + most] for start in range(0, max(1, len(places)), most)]

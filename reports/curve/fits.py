@@ -141,7 +141,7 @@ def fit_scaling(times: Mapping[int, Summary]) -> Fits:
 
 
 def karp_flatt(speedup: float, threads: int) -> float | None:
-    """Return the serial fraction that a speed-up at p threads shows; None at one thread.
+    """Return the serial fraction that a speed-up at p threads shows, or None at one thread.
 
     e = (1 / S - 1 / p) / (1 - 1 / p) (Karp and Flatt, Measuring parallel processor performance,
     1990). Constant over p: a serial part; rising: overhead that grows with the threads; negative:
@@ -194,10 +194,10 @@ def _observe(times: Mapping[int, Summary]) -> _Observations:
     launches = []
     for summary in times.values():
         launches.append(np.log(summary.launch_medians if enough else [summary.median]))
-    logs = np.array([float(np.mean(of_point)) for of_point in launches])
-    weights = np.array([float(len(of_point)) for of_point in launches])
+    logs = np.array([float(np.mean(logarithms)) for logarithms in launches])
+    weights = np.array([float(len(logarithms)) for logarithms in launches])
     if enough:
-        variances = np.array([float(np.var(of_point, ddof=1)) for of_point in launches])
+        variances = np.array([float(np.var(logarithms, ddof=1)) for logarithms in launches])
     else:
         variances = np.zeros(len(launches))
     total = round(float(weights.sum()))
@@ -322,7 +322,7 @@ def _aicc(squares: float, observations: int, parameters: int) -> float:
 
 
 def _misfit_probability(misfit: float, parameters: int, data: _Observations) -> float | None:
-    """Return how probable such a misfit is if the law holds; None without enough launches.
+    """Return how probable such a misfit is if the law holds, or None without enough launches.
 
     The classical test of lack of fit against pure error (Draper and Smith, Applied Regression
     Analysis, section 2.1): F of the points' means about the fit over the launches about their
@@ -535,7 +535,7 @@ class Crossing(NamedTuple):
 
 
 def crossing(first: Mapping[int, Summary], second: Mapping[int, Summary]) -> Crossing | None:
-    """Return the place from which the second is faster; None with fewer than two shared points.
+    """Return the place from which the second is faster, or None with fewer than two points.
 
     The crossing is interpolated in logarithms between the two points around it. The last of several
     counts: beyond it the second is faster everywhere. Its interval comes from `DRAWS` drawn sets of

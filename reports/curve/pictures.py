@@ -63,7 +63,7 @@ class Line(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """One panel; both axes are logarithmic unless ``linear`` makes the horizontal one linear."""
+    """One panel. Both axes are logarithmic unless ``linear`` makes the horizontal one linear."""
 
     title: str
     lines: Sequence[Line]
@@ -80,7 +80,7 @@ class Panel(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """One file of panels; more panels than a page holds continue on further files."""
+    """One file of panels. More panels than a page holds continue on further files."""
 
     title: str
     panels: Sequence[Panel]
@@ -125,12 +125,12 @@ def coverage(points: Iterable[Point]) -> str:
 
     With few steps it is less than 95 %.
     """
-    known = []
+    coverages = []
     for point in points:
         if point.seconds is not None and point.seconds.coverage is not None:
-            known.append(point.seconds.coverage)
-    low = f"{100 * min(known, default=CONFIDENCE):.0f}"
-    high = f"{100 * max(known, default=CONFIDENCE):.0f}"
+            coverages.append(point.seconds.coverage)
+    low = f"{100 * min(coverages, default=CONFIDENCE):.0f}"
+    high = f"{100 * max(coverages, default=CONFIDENCE):.0f}"
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 

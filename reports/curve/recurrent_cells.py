@@ -440,7 +440,7 @@ def _text_and_place(time: TimeToTarget) -> tuple[object, ...]:
 
 
 def _unit(hours: float) -> str:
-    """Return the largest unit of which this time has two or more; else seconds."""
+    """Return the largest unit of which this time has two or more, else seconds."""
     for unit, count in _UNITS.items():
         if hours * count >= 2:
             return unit

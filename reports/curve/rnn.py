@@ -126,7 +126,7 @@ class FittedLine(NamedTuple):
 
 
 class Knee(NamedTuple):
-    """The number of units from which growth counts; None where it never does."""
+    """The number of units from which growth counts, or None where it never does."""
 
     hidden: int | None
     earliest: int | None
@@ -267,15 +267,14 @@ def sizes_of(matrix: Matrix, networks: Networks) -> dict[Place, dict[Size, CellR
         if is_plain and numbers["inputs"] == numbers["outputs"]:
             sizes[key] = Size(*(numbers[name] for name in Size._fields))
 
-    def key_of(cell: CellResult) -> tuple[str, str]:
+    def network_key(cell: CellResult) -> tuple[str, str]:
         return cell.group.network, cell.group.specification
 
-    cells = [cell for cell in matrix.cells.values() if key_of(cell) in sizes]
-    cells_by_place = along(cells, "network", "specification")
-    return {
-        place: {sizes[key_of(cell)]: cell for cell in cells_of_place}
-        for place, cells_of_place in cells_by_place.items()
-    }
+    cells = [cell for cell in matrix.cells.values() if network_key(cell) in sizes]
+    cells_by_size = {}
+    for place, cells_of_place in along(cells, "network", "specification").items():
+        cells_by_size[place] = {sizes[network_key(cell)]: cell for cell in cells_of_place}
+    return cells_by_size
 
 
 def series(times: Times, name: str = "hidden") -> dict[Size, dict[int, Summary]]:
@@ -306,7 +305,7 @@ def _find(times: Times) -> Findings:
 
 
 def growth(times: ByUnits) -> Growth:
-    """Return the growth of these seconds with the number of units; at least two numbers, rising.
+    """Return the growth of at least two seconds with the rising number of units.
 
     For each number of units: T over T of the smallest, and the exponent with which T grows from the
     next smaller number of units. The knee is the smallest number of units that takes over `FLAT`
@@ -350,31 +349,31 @@ def _compare_threads(curves: Sequence[Curve]) -> list[ThreadsCompared]:
     for one in curves:
         if not one.cell.on_cpu or one.cell.threads != 1:
             continue
-        more = _with_most_threads(one, curves)
+        more = _most_threads(one, curves)
         if more is one:
             continue
         times_of_one = series(one.times)
         for size, times in series(more.times).items():
-            of_size = {}
+            by_units = {}
             for units, seconds in times_of_one.get(size, {}).items():
                 if units in times:
-                    of_size[units] = contrast(more.cell.threads, 1, times[units], seconds)
-            if of_size:
+                    by_units[units] = contrast(more.cell.threads, 1, times[units], seconds)
+            if by_units:
                 sides.append((more, one, size))
-                contrasts.append(of_size)
+                contrasts.append(by_units)
     rows = []
     # All rows are one family of comparisons.
-    for (more, one, size), of_size in zip(sides, adjust_together(contrasts), strict=True):
-        verdicts = {units: compared.verdict for units, compared in of_size.items()}
+    for (more, one, size), by_units in zip(sides, adjust_together(contrasts), strict=True):
+        verdicts = {units: compared.verdict for units, compared in by_units.items()}
         sizes = [
             UnitsCompared(units, compared.ratio, compared.p_adjusted, compared.verdict)
-            for units, compared in of_size.items()
+            for units, compared in by_units.items()
         ]
         rows.append(ThreadsCompared(more, one, size, faster_from(verdicts), sizes))
     return rows
 
 
-def _with_most_threads(one: Curve, curves: Iterable[Curve]) -> Curve:
+def _most_threads(one: Curve, curves: Iterable[Curve]) -> Curve:
     """Return the curve of this row with the most threads, at most one for each core."""
     cores = one.host.own_cores or math.inf
     same_row = [
@@ -538,7 +537,7 @@ class Saying(NamedTuple):
 
 
 def rnn_page(content: Curves, quantity: str) -> Page:
-    """Return the five tables; with a published study, its times and lines too."""
+    """Return the five tables and, of a published study, its times and lines."""
     if not content.curves:
         return Page((NOTHING,), (), content.notes)
     studies = [content]
@@ -593,7 +592,7 @@ def _work_cell(curve: Curve) -> Cell:
 
 
 def _work(curve: Curve, size: Size) -> str:
-    """Return the work: "relu, mini-batch 1"; with unusual inputs the time steps too."""
+    """Return the work: "relu, mini-batch 1", with unusual inputs the time steps too."""
     steps = "" if size.inputs == 2 else f", n_steps {size.steps}"
     return group_name(_work_cell(curve)._replace(network=size.activation)) + steps
 

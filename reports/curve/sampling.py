@@ -70,7 +70,7 @@ class MachineFindings(NamedTuple):
 
 
 class PointFindings(NamedTuple):
-    """The quantities of a number of chains; None for a missing cell."""
+    """The quantities of a number of chains. They are None for a missing cell."""
 
     nanoseconds_per_update: float | None
     updates_per_second: float | None

@@ -191,7 +191,7 @@ def _training(records: list[Record]) -> Training:
 
 
 def _staleness(records: Iterable[Record]) -> dict[str, float] | None:
-    """Return the median and the maximum over launches; None where they were not reported."""
+    """Return the median and the maximum over launches, or None if none was reported."""
     medians, maxima = [], []
     for record in records:
         reported = record.outcome.software.get("staleness")
@@ -215,7 +215,7 @@ class _Inputs(NamedTuple):
         return self.trainings.get(Place(machine, cell), Training())
 
     def doubt(self, cell: CellResult) -> str:
-        """Return why a cell is left out of ratios; empty if it may take part."""
+        """Return why a cell is left out of ratios, or an empty text if it is not."""
         if cell.timed is None:
             if cell.reason:
                 return cell.reason
@@ -372,7 +372,7 @@ def _share_saved(speedup: float) -> float:
 def _why_no_gain(
     rival: Cell, measured: CellResult | None, team: CellResult, inputs: _Inputs
 ) -> str:
-    """Return why a team cannot be compared with a rival; empty if it can."""
+    """Return why a team cannot be compared with a rival, or an empty text if it can."""
     doubt = inputs.doubt(team)
     if doubt:
         return doubt
@@ -409,7 +409,7 @@ def _row(curve: Curve) -> str:
     return row_name(curve.cell) + ("" if curve.cell.on_cpu else f", {curve.cell.device}")
 
 
-def _with_threads(curve: Curve) -> bool:
+def _shows_threads(curve: Curve) -> bool:
     """Return whether thread counts distinguish the points."""
     return curve.cell.on_cpu or len({point.at.threads for point in curve.points}) > 1
 
@@ -488,7 +488,7 @@ def _saving_column(way: str) -> Column[Point]:
 def _key_columns(curve: Curve) -> list[Column[Point]]:
     """Return the columns that identify a point of a curve."""
     columns: list[Column[Point]] = []
-    if _with_threads(curve):
+    if _shows_threads(curve):
         columns.append(Column("", "p", lambda point: point.cell.column.threads or "default"))
     columns.append(Column("", "w", lambda point: point.at.world_size))
     if any(point.at.sync != EVERY_STEP for point in curve.points):
@@ -747,7 +747,7 @@ def _drawn_speedups(curve: Curve) -> Iterator[tuple[_LineName, int, Ratio]]:
     """Yield the speed-ups of a curve's teams, with their lines and workers."""
     for team in teams_of(curve):
         words = [_row(curve)]
-        if _with_threads(curve):
+        if _shows_threads(curve):
             words.append(threads_name(team.cell.column.threads))
         if team.at.sync != EVERY_STEP:
             words.append(team.at.sync)

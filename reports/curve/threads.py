@@ -107,7 +107,7 @@ class RowFindings(NamedTuple):
 
 
 class PointFindings(NamedTuple):
-    """The findings about a thread count; all None for a missing cell."""
+    """The findings about a thread count. All are None for a missing cell."""
 
     speedup: float | None = None
     efficiency: float | None = None
@@ -136,7 +136,7 @@ def threads(matrix: Matrix) -> Curves:
     for row, contrasts in zip(rows, compared, strict=True):
         fitted = bound(row) or _unbound(row) not in measured_bound
         curves.append(_curve(row, contrasts, fitted))
-    return Curves(tuple(curves), (*_describe_left_out(matrix), *matrix.notes))
+    return Curves(tuple(curves), (*_describe_omitted(matrix), *matrix.notes))
 
 
 def _compare_rows(rows: Sequence[Curve]) -> list[dict[Pair, Contrast]]:
@@ -195,7 +195,7 @@ def _unbound(curve: Curve) -> tuple[str, Cell]:
     return curve.host.fingerprint, axes.without(curve.cell, "affinity")
 
 
-def _describe_left_out(matrix: Matrix) -> Iterator[str]:
+def _describe_omitted(matrix: Matrix) -> Iterator[str]:
     """Yield a sentence about the CPU cells without a curve."""
     on_cpu = [place for place in matrix.cells if place.on_cpu]
     several_workers = sum(place.world_size > 1 for place in on_cpu)
@@ -274,7 +274,7 @@ def _comparisons(row: Curve) -> dict[Pair, Contrast]:
 
 
 def _fastest(times: Mapping[int, Summary], limit: int | None = None) -> int:
-    """Return the fastest count up to a limit; 0 where there is none."""
+    """Return the fastest count up to a limit, or 0 if there is none."""
     within = [count for count in times if limit is None or count <= limit]
     return min(within, key=lambda count: (times[count].median, count), default=0)
 
@@ -472,7 +472,7 @@ def _stake(curve: Curve, best: int) -> str:
 
 
 def _disturbance(timed: Iterable[Point]) -> str:
-    """Return a sentence about the disturbed counts; an empty text without any."""
+    """Return a sentence about the disturbed counts, or an empty text without any."""
     disturbed = [point for point in timed if point.cell.has(flags.CONTENDED)]
     if not disturbed:
         return ""
@@ -500,7 +500,7 @@ def _times(value: float) -> str:
 
 
 def mechanism(curve: Curve) -> str:
-    """Return why the slowest point beyond the best is slower, by the evidence; may be empty."""
+    """Return why the slowest point beyond the best is slower, by the evidence. It may be empty."""
     best = curve.findings.best_threads
     if best is None:
         return ""
@@ -561,7 +561,7 @@ def wait_policies(points: Iterable[Point]) -> str:
 # Findings: which frameworks get worse past the cores and the CPUs of a machine.
 
 
-def _by_capacity(curves: Iterable[Curve]) -> list[list[Curve]]:
+def _group_by_capacity(curves: Iterable[Curve]) -> list[list[Curve]]:
     """Group curves by their machine and its CPU quota."""
     return list(grouped(curves, _machine_and_quota).values())
 
@@ -586,7 +586,7 @@ def headline(curves: Iterable[Curve]) -> list[str]:
     Under a CPU quota: more threads than CPUs that it gives, in whole ones.
     """
     lines = []
-    for curves_of_machine in _by_capacity(filter(computes, curves)):
+    for curves_of_machine in _group_by_capacity(filter(computes, curves)):
         first = curves_of_machine[0]
         if first.cell.cpu_quota:
             past = PAST_CPUS
@@ -620,7 +620,7 @@ def findings(curves: Iterable[Curve]) -> list[str]:
     """
     lines = []
     # The scaling of frameworks that compute nothing is made up, so findings leave it out.
-    for curves_of_machine in _by_capacity(filter(computes, curves)):
+    for curves_of_machine in _group_by_capacity(filter(computes, curves)):
         first = curves_of_machine[0]
         cores, cpus = first.host.physical_cores, first.host.effective_cpus
         limits = [(cores, PAST_CORES, "physical core")]
@@ -684,7 +684,7 @@ def _finding(curves: Sequence[Curve], past: str, some_only: bool, limit: int) ->
 
 
 def _decisive(contrasts: Iterable[Contrast]) -> Contrast | None:
-    """Return the largest loss, else the largest gain; None without either."""
+    """Return the largest loss, else the largest gain, or None without either."""
     rising = sorted(contrasts, key=lambda compared: compared.value)
     losses = [compared for compared in rising if compared.verdict == "worse"]
     if losses:
@@ -883,7 +883,7 @@ def threads_page(content: Curves) -> Page:
     if not curves:
         return Page((NOTHING,), (), content.notes)
     before = []
-    for curves_of_machine in _by_capacity(curves):
+    for curves_of_machine in _group_by_capacity(curves):
         first = curves_of_machine[0]
         counts = {
             "physical cores": first.host.physical_cores,
@@ -991,7 +991,7 @@ def _tested(curve: Curve) -> str:
 
 
 def fit_lines(fits: Fits | None) -> list[str]:
-    """Return a line in words for each law tried; none where none was tried."""
+    """Return a line in words for each law tried."""
     if fits is None or not fits.laws:
         return []
     lines = [] if fits.law else ["No scaling law describes this curve:"]
@@ -1096,7 +1096,7 @@ def _data(content: Curves) -> dict[str, Any]:
 
 
 def _draw(content: Curves, path: Path, options: ReportOptions) -> list[Path]:
-    return pictures.draw(map(_picture, _by_capacity(drawn_curves(content.curves))), path)
+    return pictures.draw(map(_picture, _group_by_capacity(drawn_curves(content.curves))), path)
 
 
 def _applies(cells: Iterable[Cell]) -> bool:

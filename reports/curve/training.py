@@ -47,7 +47,7 @@ class Text(NamedTuple):
 
 
 def steps_to(loss: float, steps: Sequence[float], losses: Sequence[float]) -> float | None:
-    """Return the steps after which the loss is first this low; None: never.
+    """Return the steps after which the loss is first this low, or None if it never is.
 
     The loss is interpolated linearly between the steps where it is known.
     """
@@ -120,7 +120,7 @@ class Training(NamedTuple):
 
     @property
     def confirmed(self) -> bool | None:
-        """Whether every other framework trains alike; None where there is none."""
+        """Whether every other framework trains alike, or None without any."""
         if not self.checks:
             return None
         return all(check.difference < ALIKE for check in self.checks)
@@ -132,7 +132,7 @@ class Training(NamedTuple):
         return tuple((first + last + 1) / 2 for first, last in blocks)
 
     def loss_at(self, step: float) -> float | None:
-        """Return the loss at a step, linear between blocks' middles; None beyond the curve."""
+        """Return the loss at a step, linear between blocks' middles, or None beyond the curve."""
         if not self.steps or not self.middles[0] <= step <= self.last:
             return None
         return float(np.interp(step, self.middles, self.losses))
@@ -159,7 +159,7 @@ class Learnt(NamedTuple):
 
     @property
     def floor(self) -> float:
-        """The text's, where it is known; else the lowest loss of any network."""
+        """The text's, where it is known, else the lowest loss of any network."""
         if self.text.floor is not None:
             return self.text.floor
         return min(self._reached, default=0.0)
@@ -185,7 +185,7 @@ class Learnt(NamedTuple):
         return min((training.last for training in whole), default=0)
 
     def loss(self, net: Net) -> float | None:
-        """Return the loss of a network at the common steps; None where it ended before.
+        """Return the loss of a network at the common steps, or None if it ended before.
 
         It is that of the last block up to there.
         """
@@ -230,7 +230,7 @@ def losses_of(texts: Iterable[Learnt]) -> Losses:
 
 
 def published_losses() -> Losses:
-    """Return the test losses of Karpathy and others 2016; the largest plain networks have none."""
+    """Return the test losses of Karpathy and others 2016. The largest plain networks have none."""
     losses: dict[str, dict[Setting, float]] = {}
     for line in lines_of("karpathy2016_losses.csv"):
         if line["loss"]:
@@ -245,7 +245,7 @@ def cell_order(cell: str) -> tuple[int, str]:
 
 
 def net_of(record: Record) -> Net | None:
-    """Return a record's network; None for networks that are not of recurrent cells on a text."""
+    """Return a record's network, or None where it has no recurrent cells on a text."""
     family = family_of_record(record)
     if not isinstance(family, Recurrent) or family.alphabet != ALPHABET:
         return None
@@ -260,7 +260,7 @@ def net_of(record: Record) -> Net | None:
 
 
 def training_of(record: Record) -> Training | None:
-    """Return the training of a record; None without one, or where it cannot be read."""
+    """Return the training of a record, or None where it has none that can be read."""
     outcome = record.outcome
     net = net_of(record)
     text = _text(outcome.software.get("text"))
@@ -282,7 +282,7 @@ def training_of(record: Record) -> Training | None:
 
 
 def _text(description: Any) -> Text | None:
-    """Return a record's description of a text; None where it cannot be read."""
+    """Return a record's description of a text, or None where it cannot be read."""
     if not isinstance(description, Mapping):
         return None
     name, digest, symbols, floor = (description.get(key) for key in Text._fields)

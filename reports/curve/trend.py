@@ -64,7 +64,7 @@ class Trend:
     samples: int
     parts: tuple[Part, ...]
     """In order of time; few of them where the launch had few samples."""
-    of_time: Changes
+    changes: Changes
 
     @property
     def minutes(self) -> float:
@@ -97,9 +97,9 @@ class Trend:
     def sentences(self) -> list[str]:
         """Its changes in words, in order of kind and time."""
         lines = []
-        for step in self.of_time.steps:
+        for step in self.changes.steps:
             lines.append(f"After {self._at(step.position)} min a step takes {_change(step.size)}.")
-        drift = self.of_time.drift
+        drift = self.changes.drift
         if drift is not None:
             span = f"from {self._at(drift.first)} to {self._at(drift.last)} min"
             lines.append(
@@ -113,14 +113,14 @@ class Trend:
 
         That moment is no estimate.
         """
-        known = [(part.minutes, part.memory_mib) for part in self.parts if part.memory_mib]
-        if len(known) < FEWEST_PARTS:
+        measured = [(part.minutes, part.memory_mib) for part in self.parts if part.memory_mib]
+        if len(measured) < FEWEST_PARTS:
             return []
-        first, last = known[0][1], known[-1][1]
+        first, last = measured[0][1], measured[-1][1]
         change = abs(last - first)
         if change < GROWTH * first:
             return []
-        reached = next(minutes for minutes, mib in known if abs(mib - first) >= 0.9 * change)
+        reached = next(minutes for minutes, mib in measured if abs(mib - first) >= 0.9 * change)
         word = "grew" if last > first else "shrank"
         ends = f"from {number(first)} to {number(last)} MiB"
         return [f"Its memory {word} {ends}, nine tenths of it within {number(reached)} min."]
@@ -136,15 +136,15 @@ def _change(size: float) -> str:
 
 
 def trend_of(record: Record) -> Trend | None:
-    """Return the trend of a launch that was followed; None of any other."""
+    """Return the trend of a launch that was followed, or None of any other."""
     outcome = record.outcome
     if not record.protocol.trend or outcome.status is not Status.OK or not outcome.samples_ns:
         return None
     parts = parts_of(record)
-    of_time = Changes((), None)
+    changes = Changes((), None)
     if len(parts) >= FEWEST_PARTS:
-        (of_time,) = find_changes([np.log([part.seconds for part in parts])], drifting=[True])
-    return Trend(record.cell, record.run, len(outcome.samples_ns), parts, of_time)
+        (changes,) = find_changes([np.log([part.seconds for part in parts])], drifting=[True])
+    return Trend(record.cell, record.run, len(outcome.samples_ns), parts, changes)
 
 
 def parts_of(record: Record) -> tuple[Part, ...]:
@@ -198,7 +198,7 @@ _COLUMNS: tuple[Column[Trend], ...] = (
     Column("last_seconds", "end s/step", lambda trend: trend.last_seconds),
     Column("grown_mib", "memory MiB", lambda trend: trend.grown_mib, _grown),
     Column("parts", None, lambda trend: trend.parts, fields=None),
-    Column("changes", None, lambda trend: trend.of_time, fields=None),
+    Column("changes", None, lambda trend: trend.changes, fields=None),
     Column("sentences", None, lambda trend: trend.sentences, fields=None),
 )
 

@@ -45,7 +45,7 @@ def noisy(rng: np.random.Generator, level: NDArray[np.float64]) -> NDArray[np.fl
 def test_in_steady_launches_changes_are_rarely_found() -> None:
     rng = np.random.default_rng(3)
     alarms = [trend(noisy(rng, STEADY)) for _ in range(100)]
-    changed = sum(bool(alarm.of_time.steps) or alarm.of_time.drift is not None for alarm in alarms)
+    changed = sum(bool(alarm.changes.steps) or alarm.changes.drift is not None for alarm in alarms)
     assert changed <= 5
 
 
@@ -53,7 +53,7 @@ def test_a_step_that_takes_longer_from_a_moment_on_is_found_with_its_size_and_mo
     rng = np.random.default_rng(4)
     level = np.where(np.arange(3000) < 2000, 0.02, 0.022)
     result = trend(noisy(rng, level))
-    (step,) = result.of_time.steps
+    (step,) = result.changes.steps
     assert np.expm1(step.size) == pytest.approx(0.1, abs=0.02)
     after = level[:2000].sum() / 60
     assert result.parts[step.position].minutes == pytest.approx(
