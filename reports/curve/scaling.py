@@ -233,12 +233,11 @@ class _Inputs(NamedTuple):
         if not own.losses or not synchronous.losses:
             return ""
         steps, loss = own.losses[-1]
-        steps_of_right, right = synchronous.losses[-1]
-        if steps != steps_of_right or not abs(loss - right) > ALIKE * abs(right):
+        last_step, right = synchronous.losses[-1]
+        if steps != last_step or not abs(loss - right) > ALIKE * abs(right):
             return ""
-        return (
-            f"its loss after {steps} steps is {number(loss)}, that of {EVERY_STEP} {number(right)}"
-        )
+        words = f"its loss after {steps} steps is {number(loss)}"
+        return f"{words}, that of {EVERY_STEP} {number(right)}"
 
 
 def scaling(matrix: Matrix, records: Iterable[Record] = ()) -> Curves:
