@@ -1,8 +1,7 @@
-"""Curves: the times of cells that differ in numeric axes alone (threads, mini-batch size, workers,
-units).
+"""Curves: times of cells that differ in numeric axes alone (threads, mini-batch, workers, units).
 
 Each report on curves defines which cells make a curve, its findings about a curve and its points
-(`Curve.found` and `Point.found`, by their JSON keys), and how they are shown.
+(`Curve.findings` and `Point.findings`, with a field for each JSON key), and how they are shown.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -33,7 +32,7 @@ from dlbench.reports.results.number_text import number
 from dlbench.reports.results.statistics import Contrast, Summary, holm
 
 Key = TypeVar("Key", bound=Hashable)
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
 class Point(NamedTuple):
@@ -46,7 +45,8 @@ class Point(NamedTuple):
     """None for a missing cell, and for a number that cannot be used."""
     takes_part: bool = True
     """Whether it counts for findings."""
-    found: Mapping[str, Any] = {}
+    findings: Any = None
+    """The report's findings about it: an object with a field for each JSON key."""
 
 
 class Curve(NamedTuple):
@@ -56,7 +56,8 @@ class Curve(NamedTuple):
     cell: Cell
     """The axes that the points share."""
     points: tuple[Point, ...]
-    found: Mapping[str, Any] = {}
+    findings: Any = None
+    """The report's findings about it: an object with a field for each JSON key."""
 
     @property
     def timed(self) -> list[Point]:
@@ -84,45 +85,46 @@ class Curves(NamedTuple):
 
     curves: tuple[Curve, ...]
     notes: tuple[str, ...]
-    conclusions: Mapping[str, Any] = {}
-    """What it finds of several curves together, by the keys of JSON."""
+    conclusions: Any = None
+    """Its findings about several curves together, in an object of the report's own."""
 
 
 def find_knee(
-    axis: str, found: Mapping[int, Found], *tests: Callable[[Found], bool]
-) -> dict[str, int | None]:
-    """Return the value of the axis from which something holds, with its earliest and latest
-    possible values.
+    values: Mapping[int, Value], *tests: Callable[[Value], bool]
+) -> tuple[int | None, ...]:
+    """Return the value of the axis from which something holds, then the earliest and latest.
 
     The tests say, in this order, whether it holds by the medians, may hold by the intervals, and is
     proven by them; None stands for no value.
     """
-    firsts = (next((at for at, each in found.items() if test(each)), None) for test in tests)
-    return dict(zip((axis, "earliest", "latest"), firsts, strict=True))
+    firsts = []
+    for test in tests:
+        firsts.append(next((at for at, value in values.items() if test(value)), None))
+    return tuple(firsts)
 
 
 def along(cells: Iterable[CellResult], *names: str) -> dict[Place, list[CellResult]]:
-    """Group cells that differ in these axes alone; cells and groups keep their order."""
+    """Group cells that differ in these axes alone. Cells and groups keep their order."""
     return grouped(cells, lambda cell: Place(cell.column.machine, axes.without(cell.cell, *names)))
 
 
 def by_machine(curves: Iterable[Curve]) -> list[list[Curve]]:
-    """Group curves by their machines; curves and groups keep their order."""
+    """Group curves by their machines. Curves and groups keep their order."""
     return list(grouped(curves, lambda curve: curve.host.fingerprint).values())
 
 
 def best_times(curves: Iterable[Curve]) -> dict[Any, Summary]:
     """Return the fastest of the curves' times at each point."""
     best: dict[Any, Summary] = {}
-    for at, seconds in (each for curve in curves for each in curve.times.items()):
-        best[at] = min(best.get(at, seconds), seconds, key=lambda each: each.median)
+    for curve in curves:
+        for at, seconds in curve.times.items():
+            if at not in best or seconds.median < best[at].median:
+                best[at] = seconds
     return best
 
 
 def usable(cell: CellResult) -> Summary | None:
-    """Return the time of a cell with correct mathematics and no more threads than requested; else
-    None.
-    """
+    """Return the time of a cell with correct mathematics and no extra threads, else None."""
     return None if cell.has(flags.THREADS_EXCEEDED) else cell.timed
 
 
@@ -134,29 +136,29 @@ def left_out_points(points: Iterable[Point]) -> list[str]:
 
 
 def adjust_together(several: Iterable[Mapping[Key, Contrast]]) -> list[dict[Key, Contrast]]:
-    """Return the comparisons of several rows, those with a p-value adjusted for the number of
-    all.
+    """Return the comparisons of several rows with p-values adjusted for the number of all.
+
+    Comparisons without a p-value stay as they are.
     """
     rows = list(several)
-    p_values = [each.p_value for row in rows for each in row.values() if each.p_value is not None]
-    adjusted = iter(holm(p_values))
+    p_values = []
+    for row in rows:
+        p_values += [compared.p_value for compared in row.values() if compared.p_value is not None]
+    adjusted_values = iter(holm(p_values))
 
-    def adjust(each: Contrast) -> Contrast:
-        return (
-            each
-            if each.p_value is None
-            else replace(each, p_adjusted=next(adjusted), family=len(p_values))
-        )
+    def adjust(compared: Contrast) -> Contrast:
+        if compared.p_value is None:
+            return compared
+        return replace(compared, p_adjusted=next(adjusted_values), family=len(p_values))
 
-    return [{key: adjust(each) for key, each in row.items()} for row in rows]
+    return [{key: adjust(compared) for key, compared in row.items()} for row in rows]
 
 
 def computes_nothing(cell: CellResult) -> bool:
-    """Return whether a timed cell's framework computes nothing: no parameters, hence no rate, and
-    no parity.
+    """Return whether a timed cell's framework computes nothing.
 
-    A published cell has no parity either, but not the verdict "unchecked". A user's own step may
-    compute anything.
+    Such a framework has no parameters, hence no rate, and no parity. A published cell has no parity
+    either, but not the verdict "unchecked". A user's own step may compute anything.
     """
     if is_own_step(cell.cell):
         return False
@@ -170,17 +172,21 @@ def computes_nothing(cell: CellResult) -> bool:
 def grid(
     entries: Mapping[tuple[Any, Key], Entry], columns: Iterable[Key]
 ) -> list[tuple[Entry, ...]]:
-    """Return a row for the first part of each key, by rising numbers, with the entries of the
-    second parts.
+    """Return the lines of a table whose entries have a row and a column as their key.
+
+    Rows that are numbers rise; others keep their order.
     """
     columns = list(columns)
-    rows = sorted(
-        dict.fromkeys(row for row, _ in entries), key=lambda row: row if isinstance(row, int) else 0
-    )
-    return [
-        (Entry(str(row)), *(entries.get((row, each), Entry(MISSING)) for each in columns))
-        for row in rows
-    ]
+    rows = dict.fromkeys(row for row, _ in entries)
+    lines = []
+    for row in sorted(rows, key=_number_or_zero):
+        fields = [entries.get((row, column), Entry(MISSING)) for column in columns]
+        lines.append((Entry(str(row)), *fields))
+    return lines
+
+
+def _number_or_zero(row: Any) -> int:
+    return row if isinstance(row, int) else 0
 
 
 def curve_columns(*left_out: str) -> tuple[Column[Curve], ...]:
@@ -199,52 +205,60 @@ def cell_columns(*names: str) -> tuple[Column[Point], ...]:
         lambda point: point.cell, *names, seconds=MEDIAN
     )
     return tuple(
-        replace(each, key="seconds_per_minibatch") if each.key == "seconds" else each
-        for each in columns
+        replace(column, key="seconds_per_minibatch") if column.key == "seconds" else column
+        for column in columns
     )
 
 
-def found_columns(*names: str, **fields: Any) -> tuple[Column[Any], ...]:
-    """Return columns of what was found of curves, or of points; ``fields`` as for `attributes`."""
-    return attributes(lambda each: each.found, *names, **fields)
+def finding_columns(*names: str, **fields: Any) -> tuple[Column[Any], ...]:
+    """Return columns of the findings about curves, or points; ``fields`` as for `attributes`."""
+    return attributes(lambda row: row.findings, *names, **fields)
 
 
-def found_column(name: str, heading: str, written: Callable[[Any], str] = number) -> Column[Point]:
-    """Return a column of what was found of points, an empty field where that is nothing."""
+def finding_column(
+    name: str, heading: str, written: Callable[[Any], str] = number
+) -> Column[Point]:
+    """Return a column of a finding about points. Its field is empty where that is None."""
 
     def text(point: Point) -> str:
-        value = point.found.get(name)
+        value = getattr(point.findings, name)
         return "" if value is None else written(value)
 
-    return Column(name, heading, lambda point: point.found.get(name), text)
+    return Column(name, heading, lambda point: getattr(point.findings, name), text)
 
 
 def filled(columns: Iterable[Column[Point]], points: Sequence[Point]) -> list[Column[Point]]:
     """Return the columns of a table that have something in them."""
-    shown = [each for each in columns if each.heading is not None]
     return [
-        each
-        for each in shown
-        if any(each.entry(point).text not in ("", MISSING) for point in points)
+        column
+        for column in columns
+        if column.heading is not None and any(_has_text(column, point) for point in points)
     ]
+
+
+def _has_text(column: Column[Point], point: Point) -> bool:
+    return column.entry(point).text not in ("", MISSING)
 
 
 def curve_objects(
     curves: Sequence[Curve],
-    of_curve: Sequence[Column[Curve]],
-    of_point: Sequence[Column[Point]],
+    columns_of_curve: Sequence[Column[Curve]],
+    columns_of_point: Sequence[Column[Point]],
     key: str = "points",
 ) -> list[dict[str, Any]]:
     """Return a JSON object for each curve, with the list of its points under this key."""
-    return [
-        {**each, key: objects(of_point, curve.points)}
-        for curve, each in zip(curves, objects(of_curve, curves), strict=True)
-    ]
+    described = []
+    for curve, fields in zip(curves, objects(columns_of_curve, curves), strict=True):
+        described.append({**fields, key: objects(columns_of_point, curve.points)})
+    return described
 
 
 def curve_rows(
-    curves: Sequence[Curve], of_curve: Sequence[Column[Curve]], of_point: Sequence[Column[Point]]
+    curves: Sequence[Curve],
+    columns_of_curve: Sequence[Column[Curve]],
+    columns_of_point: Sequence[Column[Point]],
 ) -> Rows:
     """Return a CSV line for each point."""
     pairs = [(curve, point) for curve in curves for point in curve.points]
-    return csv_rows((*within(of_curve, itemgetter(0)), *within(of_point, itemgetter(1))), pairs)
+    columns = (*within(columns_of_curve, itemgetter(0)), *within(columns_of_point, itemgetter(1)))
+    return csv_rows(columns, pairs)

@@ -1,5 +1,4 @@
-"""Figure 1 of the 2016 paper: time against mini-batch size, the best size, and where larger ones
-stop helping.
+"""Figure 1 of the 2016 paper: time against mini-batch size, the best size, and the knee.
 
 A curve is one row of the matrix at one place (machine, device, threads, precision, placement,
 workers) over the mini-batch sizes of a network; where several workers share a mini-batch the size
@@ -25,6 +24,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
@@ -40,7 +40,7 @@ from dlbench.reports.curve.curve import (
     curve_objects,
     curve_rows,
     find_knee,
-    found_columns,
+    finding_columns,
     grid,
     left_out_points,
     usable,
@@ -60,6 +60,7 @@ from dlbench.reports.results.statistics import Ratio, Summary, judge, ratio
 
 PAYS = 0.10
 """A larger mini-batch pays where throughput grows by this share for each doubling."""
+_WORTH = 1 + PAYS
 _DOUBTS = (
     flags.OTHER_ENVIRONMENT,
     flags.PARITY_UNCHECKED,
@@ -72,8 +73,41 @@ _DOUBTS = (
 SHOWN = (SECONDS, "items", *OF_LAUNCHES)
 """Quantities that it can show; best and knee are those of the throughput whatever is shown."""
 _KNEE = "k"
-_KNEE_PARTS = ("batch_size", "earliest", "latest")
 _NOT_OF_A_PLACE = ("network", *(axis.name for axis in axes.of_role(axes.ROW)))
+
+
+class Knee(NamedTuple):
+    """The mini-batch beyond which no larger one pays, or None without one."""
+
+    batch_size: int | None
+    earliest: int | None
+    latest: int | None
+
+
+class CurveFindings(NamedTuple):
+    """The findings about a curve."""
+
+    best_batch_size: int | None
+    as_fast: tuple[int, ...]
+    """Larger sizes that are not clearly slower."""
+    knee: Knee | None
+    """None with fewer than two sizes."""
+    memory_ends_at: int | None
+    """The smallest size for which memory was too small, above all with a number."""
+
+
+class PointFindings(NamedTuple):
+    """The findings about a mini-batch size."""
+
+    growth_per_doubling: Ratio | None
+    """Of the throughput, from the next smaller size that takes part."""
+
+
+class Conclusions(NamedTuple):
+    """The findings about several curves together."""
+
+    left_out: list[Curve]
+    """Curves of a single size, where others have several."""
 
 
 def figure1(matrix: Matrix) -> Curves:
@@ -84,62 +118,56 @@ def figure1(matrix: Matrix) -> Curves:
     """
     networks = list(dict.fromkeys(group.network for group in matrix.rows))
 
-    def order(key: Place) -> tuple[int, int]:
-        return networks.index(key.cell.network), matrix.columns.index(
-            column_of(key.machine, key.cell)
-        )
+    def order(place: Place) -> tuple[int, int]:
+        column = column_of(place.machine, place.cell)
+        return networks.index(place.cell.network), matrix.columns.index(column)
 
-    found = along(
-        (cell for cell in matrix.cells.values() if cell.cell.batch_size is not None), "batch_size"
-    )
-    curves = [
-        _curve(matrix.hosts[key.machine], key, found[key]) for key in sorted(found, key=order)
-    ]
-    shown = [curve for curve in curves if len(curve.points) > 1] or curves
-    left_out = [curve for curve in curves if curve not in shown]
+    cells = [cell for cell in matrix.cells.values() if cell.cell.batch_size is not None]
+    cells_by_place = along(cells, "batch_size")
+    curves = []
+    for place in sorted(cells_by_place, key=order):
+        curves.append(_curve(matrix.hosts[place.machine], place, cells_by_place[place]))
+    drawn = [curve for curve in curves if len(curve.points) > 1] or curves
+    left_out = [curve for curve in curves if curve not in drawn]
     notes = list(matrix.notes)
-    unknown = [cell for cell in matrix.cells.values() if cell.cell.batch_size is None]
+    unknown = len(matrix.cells) - len(cells)
     if unknown:
-        notes.append(
-            f"Not shown: {counted(len(unknown), 'cell')} whose mini-batch size is not known."
-        )
-    return Curves(tuple(shown), tuple(notes), {"left_out": left_out})
+        notes.append(f"Not shown: {counted(unknown, 'cell')} whose mini-batch size is not known.")
+    return Curves(tuple(drawn), tuple(notes), Conclusions(left_out))
 
 
-def _curve(host: Host, key: Place, cells: Iterable[CellResult]) -> Curve:
+def _curve(host: Host, place: Place, cells: Iterable[CellResult]) -> Curve:
     by_size = {cell.cell.known_batch_size: cell for cell in cells}
     by_size = dict(sorted(by_size.items()))
-    timed = {
-        size: seconds for size, cell in by_size.items() if (seconds := usable(cell)) is not None
-    }
+    timed = {}
+    for size, cell in by_size.items():
+        seconds = usable(cell)
+        if seconds is not None:
+            timed[size] = seconds
     kept = list(timed)
     for doubt in _DOUBTS:
         kept = [size for size in kept if not by_size[size].has(doubt)] or kept
     times = {size: timed[size] for size in kept}
     grown = {size: growth(smaller, size, times) for smaller, size in pairwise(kept)}
+    points = []
+    for size, cell in by_size.items():
+        findings = PointFindings(grown.get(size))
+        points.append(Point(size, cell, timed.get(size), size in times, findings))
     best, *as_fast = fastest_sizes(times) or (None,)
-    largest = max((size for size, cell in by_size.items() if cell.seconds is not None), default=0)
-    ended = (
-        size
-        for size, cell in by_size.items()
-        if cell.status is Status.OUT_OF_MEMORY and size > largest
-    )
+    knee = knee_of(times)
     return Curve(
         host,
-        key.cell,
-        tuple(
-            Point(
-                size, cell, timed.get(size), size in times, {"growth_per_doubling": grown.get(size)}
-            )
-            for size, cell in by_size.items()
-        ),
-        {
-            "best_batch_size": best,
-            "as_fast": tuple(as_fast),
-            "knee": knee_of(times),
-            "memory_ends_at": min(ended, default=None),
-        },
+        place.cell,
+        tuple(points),
+        CurveFindings(best, tuple(as_fast), knee, _memory_end(by_size)),
     )
+
+
+def _memory_end(cells: Mapping[int, CellResult]) -> int | None:
+    """Return the smallest size that memory was too small for, above all sizes with a number."""
+    largest = max((size for size, cell in cells.items() if cell.seconds is not None), default=0)
+    ended = [size for size, cell in cells.items() if cell.status is Status.OUT_OF_MEMORY]
+    return min((size for size in ended if size > largest), default=None)
 
 
 def place_of(curve: Curve) -> Place:
@@ -148,7 +176,7 @@ def place_of(curve: Curve) -> Place:
 
 
 def shown(point: Point, quantity: str) -> Numbers | None:
-    """Return the value of a quantity with the ends of its interval; None for a missing cell."""
+    """Return the value of a quantity with the ends of its interval, or None for a missing cell."""
     return QUANTITIES[quantity].value(point.cell) if point.cell.shown else None
 
 
@@ -163,110 +191,109 @@ def fastest_sizes(times: Mapping[int, Summary]) -> tuple[int, ...]:
     return tuple(size for size in sorted(times) if judge(_gain(size, fastest, times)) != "worse")
 
 
-def knee_of(times: Mapping[int, Summary]) -> dict[str, int | None] | None:
-    """Return the knee of these seconds per mini-batch, by size; None with fewer than two sizes."""
+def _pays_not(gains: Iterable[Ratio]) -> bool:
+    return all(gain.value < _WORTH for gain in gains)
+
+
+def _may_not_pay(gains: Iterable[Ratio]) -> bool:
+    return all(gain.low is None or gain.low < _WORTH for gain in gains)
+
+
+def _surely_pays_not(gains: Iterable[Ratio]) -> bool:
+    return all(gain.high is not None and gain.high < _WORTH for gain in gains)
+
+
+def knee_of(times: Mapping[int, Summary]) -> Knee | None:
+    """Return the knee of these seconds per mini-batch, or None with fewer than two sizes."""
     sizes = sorted(times)
-    limit = 1 + PAYS
     if len(sizes) < 2:
         return None
-    return find_knee(
-        "batch_size",
-        {
-            size: [growth(size, larger, times) for larger in sizes if larger > size]
-            for size in sizes[:-1]
-        },
-        lambda found: all(each.value < limit for each in found),
-        lambda found: all(each.low is None or each.low < limit for each in found),
-        lambda found: all(each.high is not None and each.high < limit for each in found),
-    )
+    gains = {}
+    for size in sizes[:-1]:
+        gains[size] = [growth(size, larger, times) for larger in sizes if larger > size]
+    return Knee(*find_knee(gains, _pays_not, _may_not_pay, _surely_pays_not))
 
 
 def growth(size: int, larger: int, times: Mapping[int, Summary]) -> Ratio:
-    """Return throughput at the larger size over that at the smaller, for each doubling between
-    them.
-    """
-    found, power = _gain(size, larger, times), 1 / math.log2(larger / size)
-    return found.changed(lambda value: value**power, f"{found.method}, for each doubling")
+    """Return throughput at the larger size over that at the smaller, for each doubling between."""
+    gain = _gain(size, larger, times)
+    power = 1 / math.log2(larger / size)
+    return gain.changed(lambda value: value**power, f"{gain.method}, for each doubling")
 
 
-def figure1_page(found: Curves, quantity: str = "seconds") -> layout.Page:
+def figure1_page(content: Curves, quantity: str = "seconds") -> layout.Page:
     """Return a table for each network and place: mini-batches down, rows across."""
-    if not found.curves:
-        # What was measured has no place on a curve: the notes say why.
-        return layout.Page(found.notes or (layout.NOTHING,), ())
-    names, several = (
-        _place_names(found.curves),
-        len({curve.host.fingerprint for curve in found.curves}) > 1,
-    )
-    common = layout.common_flags(point.cell for curve in found.curves for point in curve.timed)
-    tables = [
-        _table(
-            f"{network}, {names[place]}{'' if several else f', on {of[0].host.name}'}",
-            of,
-            quantity,
-            common,
-        )
-        for (network, place), of in grouped(
-            found.curves, lambda each: (each.cell.network, place_of(each))
-        ).items()
-    ]
+    if not content.curves:
+        # No measured cell has a place on a curve: the notes say why.
+        return layout.Page(content.notes or (layout.NOTHING,), ())
+    names = _place_names(content.curves)
+    machines = {curve.host.fingerprint for curve in content.curves}
+    common = layout.common_flags(point.cell for curve in content.curves for point in curve.timed)
+    tables = []
+    for (network, place), curves in grouped(content.curves, _network_and_place).items():
+        title = f"{network}, {names[place]}"
+        if len(machines) == 1:
+            title += f", on {curves[0].host.name}"
+        tables.append(_table(title, curves, quantity, common))
     before = (f"{QUANTITIES[quantity].title} against mini-batch size.",)
-    return layout.Page(before, tuple(tables), tuple(_legend(found, common, quantity)))
+    return layout.Page(before, tuple(tables), tuple(_legend(content, common, quantity)))
+
+
+def _network_and_place(curve: Curve) -> tuple[str, Place]:
+    return curve.cell.network, place_of(curve)
 
 
 def _table(
     title: str, curves: Sequence[Curve], quantity: str, common: set[flags.FlagKind]
 ) -> layout.Table:
-    """Return the table of one network at one place; a row without any number gets a note instead of
-    a column.
+    """Return the table of one network at one place.
+
+    A row without any number gets a note instead of a column.
     """
-    columns = {
-        row_name(each.cell): each
-        for each in curves
-        if any(shown(point, quantity) for point in each.points)
-    }
-    entries = {
-        (point.at, name): _entry(point, curve, quantity, common)
-        for name, curve in columns.items()
-        for point in curve.points
-    }
-    missing = [
-        (layout.why_hole(point.cell), row_name(curve.cell), str(point.at))
-        for curve in curves
-        for point in curve.points
-        if not point.cell.shown
-    ]
-    notes = (
-        *(f"{name}: {sentence(curve)}." for name, curve in columns.items()),
-        *layout.reasons(missing),
-    )
-    return layout.Table(
-        title, ("mini-batch", *columns) if columns else (), tuple(grid(entries, columns)), notes
-    )
+    columns = {}
+    entries = {}
+    notes = []
+    missing = []
+    for curve in curves:
+        name = row_name(curve.cell)
+        for point in curve.points:
+            if not point.cell.shown:
+                missing.append((layout.why_hole(point.cell), name, str(point.at)))
+        if any(shown(point, quantity) for point in curve.points):
+            columns[name] = curve
+    for name, curve in columns.items():
+        notes.append(f"{name}: {sentence(curve)}.")
+        for point in curve.points:
+            entries[point.at, name] = _entry(point, curve, quantity, common)
+    head = ("mini-batch", *columns) if columns else ()
+    notes += layout.reasons(missing)
+    return layout.Table(title, head, tuple(grid(entries, columns)), tuple(notes))
 
 
 def _entry(point: Point, curve: Curve, quantity: str, common: set[flags.FlagKind]) -> layout.Entry:
     entry = layout.entry(point.cell, QUANTITIES[quantity], common)
     if shown(point, quantity) is None:
         return entry
-    knee = _KNEE if curve.found["knee"] and curve.found["knee"]["batch_size"] == point.at else ""
-    best = point.at == curve.found["best_batch_size"]
-    return entry._replace(marks=entry.marks + knee, best=best)
+    knee = curve.findings.knee
+    if knee is not None and knee.batch_size == point.at:
+        entry = entry._replace(marks=entry.marks + _KNEE)
+    return entry._replace(best=point.at == curve.findings.best_batch_size)
 
 
-def _legend(found: Curves, common: set[flags.FlagKind], quantity: str) -> list[str]:
-    points = [point for curve in found.curves for point in curve.points]
-    lines = [f"{QUANTITIES[quantity].title}: {meant}"] if (meant := legend(quantity)) else []
-    if any(curve.found["knee"] is not None for curve in found.curves):
+def _legend(content: Curves, common: set[flags.FlagKind], quantity: str) -> list[str]:
+    points = [point for curve in content.curves for point in curve.points]
+    lines = []
+    meaning = legend(quantity)
+    if meaning:
+        lines.append(f"{QUANTITIES[quantity].title}: {meaning}")
+    if any(curve.findings.knee is not None for curve in content.curves):
         lines.append(
             f"{layout.BEST} the best mini-batch: the smallest whose throughput is not clearly "
             f"below the highest; {_KNEE} the knee: no larger mini-batch raises throughput by "
             f"{PAYS:.0%} or more per doubling; others that the intervals allow are in brackets."
         )
-    if any(
-        value is not None and value[1] is not None
-        for value in (shown(point, quantity) for point in points)
-    ):
+    values = [shown(point, quantity) for point in points]
+    if any(value is not None and value[1] is not None for value in values):
         lines.append(layout.HALF_WIDTH)
     if any(point.seconds is not None and not point.takes_part for point in points):
         lines.append(
@@ -274,15 +301,16 @@ def _legend(found: Curves, common: set[flags.FlagKind], quantity: str) -> list[s
             "other programs or a slowed GPU do not count for best and knee."
         )
     lines += layout.flag_lines((point.cell for point in points), common)
-    lines += axes.legends(curve.cell for curve in found.curves)
+    lines += axes.legends(curve.cell for curve in content.curves)
     lines += left_out_points(points)
-    if left_out := found.conclusions["left_out"]:
+    left_out = content.conclusions.left_out
+    if left_out:
         networks = ", ".join(dict.fromkeys(curve.cell.network for curve in left_out))
         lines.append(
             f"Not shown: {counted(len(left_out), 'row')} measured at one mini-batch size only "
             f"({networks})."
         )
-    return [*lines, *found.notes]
+    return [*lines, *content.notes]
 
 
 def sentence(curve: Curve) -> str:
@@ -294,152 +322,168 @@ def sentence(curve: Curve) -> str:
         words = [f"only {curve.taking_part[0].at} {which}: nothing to compare"]
     else:
         words = [_best(curve), _knee_words(curve)]
-    ended = curve.found["memory_ends_at"]
-    return "; ".join([*words, *([] if ended is None else [f"out of memory from {ended}"])])
+    if curve.findings.memory_ends_at is not None:
+        words.append(f"out of memory from {curve.findings.memory_ends_at}")
+    return "; ".join(words)
 
 
 def _best(curve: Curve) -> str:
-    best, as_fast = curve.found["best_batch_size"], curve.found["as_fast"]
+    """Return the best mini-batch in words."""
+    best, as_fast = curve.findings.best_batch_size, curve.findings.as_fast
     (items,) = (point.cell.items_per_second for point in curve.timed if point.at == best)
     partly = "" if len(curve.taking_part) == len(curve.timed) else " of those that count"
     text = f"best{partly} at {best}, {number(items or 0.0)} items/s"
     if as_fast:
         return f"{text} ({', '.join(map(str, as_fast))} not clearly faster)"
-    if best == curve.timed[-1].at:
-        text += (
-            ", the largest that memory held"
-            if curve.found["memory_ends_at"]
-            else ", the largest measured"
-        )
-    return text
+    if best != curve.timed[-1].at:
+        return text
+    if curve.findings.memory_ends_at:
+        return f"{text}, the largest that memory held"
+    return f"{text}, the largest measured"
 
 
 def _knee_words(curve: Curve) -> str:
-    at, earliest, latest = curve.found["knee"].values()
+    """Return the knee in words, with the others that noise allows."""
+    at, earliest, latest = curve.findings.knee
     if at is None:
         last = curve.taking_part[-1]
-        gain = last.found["growth_per_doubling"].value - 1
+        gain = last.findings.growth_per_doubling.value - 1
         text = f"no knee: {last.at} still gains {gain:.0%} for a doubling"
-        return text + (f" (at {earliest} noise may hide one)" if earliest is not None else "")
+        return text if earliest is None else f"{text} (at {earliest} noise may hide one)"
     if latest is None:
-        return f"knee at {at}" + (f" ({earliest} or later)" if earliest != at else " or later")
-    return f"knee at {at}" + (f" ({earliest} to {latest})" if earliest != latest else "")
+        later = " or later" if earliest == at else f" ({earliest} or later)"
+        return f"knee at {at}{later}"
+    return f"knee at {at}" if earliest == latest else f"knee at {at} ({earliest} to {latest})"
 
 
 def _place_names(curves: Sequence[Curve]) -> dict[Place, str]:
-    """Return each place in words: threads or device, unusual axes of the work, and machines where
-    there are several.
+    """Return each place in words: threads or device, unusual axes of the work.
+
+    Machines are named where there are several.
     """
-    places = {place_of(curve): curve.host for curve in curves}
-    several = len({place.machine for place in places}) > 1
-    return {
-        place: place_name(place.cell)
-        + work_name(place.cell)
-        + (f", {host.name}" if several else "")
-        for place, host in places.items()
-    }
+    hosts = {place_of(curve): curve.host for curve in curves}
+    several = len({place.machine for place in hosts}) > 1
+    names = {}
+    for place, host in hosts.items():
+        machine = f", {host.name}" if several else ""
+        names[place] = place_name(place.cell) + work_name(place.cell) + machine
+    return names
 
 
 _KEYS = curve_columns("batch_size")
 _CURVE: tuple[Column[Curve], ...] = (
     *_KEYS,
-    *found_columns(
-        "best_batch_size", "as_fast", "knee", "memory_ends_at", as_fast=None, knee=_KNEE_PARTS
-    ),
+    *finding_columns(*CurveFindings._fields, as_fast=None, knee=Knee._fields),
     Column("summary", None, sentence, fields=None),
 )
 _POINT: tuple[Column[Point], ...] = (
     Column("batch_size", None, lambda point: point.at),
     *cell_columns("status", "reason", "seconds", "items_per_second"),
     Column("takes_part", None, lambda point: point.takes_part),
-    *found_columns("growth_per_doubling", growth_per_doubling=VALUE),
+    *finding_columns("growth_per_doubling", growth_per_doubling=VALUE),
     *cell_columns("flags"),
 )
 
 
-def figure1_to_picture(found: Curves, path: Path, quantity: str = "seconds") -> list[Path]:
-    """Draw the figure with six places on a page, and return the files written; raises
-    ReportError.
+def figure1_to_picture(content: Curves, path: Path, quantity: str = "seconds") -> list[Path]:
+    """Draw the figure with six places on a page, and return the files.
+
+    Raises ReportError.
     """
-    places = list(dict.fromkeys(map(place_of, found.curves)))
+    places = list(dict.fromkeys(map(place_of, content.curves)))
     most = len(pictures.DASHES)
     pages = [places[start : start + most] for start in range(0, max(1, len(places)), most)]
-    return pictures.draw((_picture(found, page, quantity) for page in pages), path)
+    return pictures.draw((_picture(content, page, quantity) for page in pages), path)
 
 
-def _picture(found: Curves, places: Sequence[Place], quantity: str) -> pictures.Picture:
-    """Return a page: a row has a colour and a mark, a place a kind of line; of a single row places
-    have all three.
+def _picture(content: Curves, places: Sequence[Place], quantity: str) -> pictures.Picture:
+    """Return a page: a row has a colour and a mark, a place a kind of line.
+
+    With a single row, places have all three.
     """
-    names = _place_names(found.curves)
-    drawn = [curve for curve in found.curves if curve.timed and place_of(curve) in places]
+    names = _place_names(content.curves)
+    drawn = [curve for curve in content.curves if curve.timed and place_of(curve) in places]
     rows = sorted({row_of(curve.cell) for curve in drawn})
-    places = [place for place in places if any(place_of(curve) == place for curve in drawn)]
-    styles = {
-        (row, place): pictures.style(number, number, kind)
-        if len(rows) > 1
-        else pictures.style(kind, kind, kind)
-        for number, row in enumerate(rows)
-        for kind, place in enumerate(places)
-    }
-
-    def line(curve: Curve) -> pictures.Line:
-        best, knee, ended = (
-            curve.found[name] for name in ("best_batch_size", "knee", "memory_ends_at")
-        )
-        marks = {
-            "apart": [point.at for point in curve.timed if not point.takes_part],
-            "knee": [knee["batch_size"]] if knee and knee["batch_size"] else [],
-            "best": [best] if len(curve.timed) > 1 else [],
-            "ended": [] if ended is None else [ended],
-        }
-        points = [
-            (point.at, value)
-            for point in curve.timed
-            if (value := shown(point, quantity)) is not None
-        ]
-        return pictures.Line(points, styles[row_of(curve.cell), place_of(curve)], marks)
-
+    drawn_places = {place_of(curve) for curve in drawn}
+    places = [place for place in places if place in drawn_places]
+    styles = {}
+    for place_of_row, row in enumerate(rows):
+        for kind, place in enumerate(places):
+            look = place_of_row if len(rows) > 1 else kind
+            styles[row, place] = pictures.style(look, look, kind)
     panels = []
-    for network, group in groupby(drawn, lambda curve: curve.cell.network):
-        lines = list(map(line, group))
-        sizes = sorted(
-            {
-                size
-                for each in lines
-                for size in (*(x for x, _ in each.points), *each.marks["ended"])
-            }
-        )
-        powers = [size for size in sizes if int(size) & (int(size) - 1) == 0]
-        panels.append(
-            pictures.Panel(network, lines, powers if len(sizes) > 9 and powers else sizes)
-        )
+    for network, curves in groupby(drawn, lambda curve: curve.cell.network):
+        lines = []
+        for curve in curves:
+            line_style = styles[row_of(curve.cell), place_of(curve)]
+            lines.append(_line(curve, quantity, line_style))
+        panels.append(pictures.Panel(network, lines, _ticks(lines)))
     legend: list[tuple[str, pictures.Style]] = []
     if len(rows) > 1:
         legend += [(row_name(row), styles[row, places[0]]) for row in rows]
     if len(places) > 1:
-        look = {"color": "black", "marker": ""} if len(rows) > 1 else {}
-        legend += [(names[place], {**styles[rows[0], place], **look}) for place in places]
+        plain = {"color": "black", "marker": ""} if len(rows) > 1 else {}
+        legend += [(names[place], {**styles[rows[0], place], **plain}) for place in places]
     legend += pictures.marks_of(
-        (each for panel in panels for each in panel.lines),
+        (line for panel in panels for line in panel.lines),
         best="best mini-batch: the smallest\nnot clearly slower than the fastest",
         knee=f"knee: from it on no doubling\ngains {PAYS:.0%}",
     )
-    on = (
-        f"on {' and '.join(dict.fromkeys(curve.host.name for curve in drawn))}"
-        if drawn
-        else layout.NOTHING
-    )
+    machines = dict.fromkeys(curve.host.name for curve in drawn)
+    where = f"on {' and '.join(machines)}" if drawn else layout.NOTHING
     bars = pictures.coverage(point for curve in drawn for point in curve.timed)
     title = QUANTITIES[quantity].title
     return pictures.Picture(
-        f"{title}, {on}",
+        f"{title}, {where}",
         panels,
         legend,
         f"mini-batch size; bars: {bars} interval of the median",
         f"{title[:1].lower()}{title[1:]}",
         "s" if "econds" in title else "",
     )
+
+
+def _line(curve: Curve, quantity: str, line_style: pictures.Style) -> pictures.Line:
+    """Return a curve with its marks."""
+    points = []
+    for point in curve.timed:
+        value = shown(point, quantity)
+        if value is not None:
+            points.append((point.at, value))
+    findings: CurveFindings = curve.findings
+    marks: dict[str, list[int]] = {"apart": [], "knee": [], "best": [], "ended": []}
+    marks["apart"] += [point.at for point in curve.timed if not point.takes_part]
+    if findings.knee is not None and findings.knee.batch_size is not None:
+        marks["knee"].append(findings.knee.batch_size)
+    if len(curve.timed) > 1 and findings.best_batch_size is not None:
+        marks["best"].append(findings.best_batch_size)
+    if findings.memory_ends_at is not None:
+        marks["ended"].append(findings.memory_ends_at)
+    return pictures.Line(points, line_style, marks)
+
+
+def _ticks(lines: Iterable[pictures.Line]) -> list[float]:
+    """Return the sizes to write under a panel: of many only the powers of two."""
+    sizes = set()
+    for line in lines:
+        sizes |= {size for size, _ in line.points}
+        sizes |= set(line.marks["ended"])
+    powers = [size for size in sorted(sizes) if int(size) & (int(size) - 1) == 0]
+    return powers if len(sizes) > 9 and powers else sorted(sizes)
+
+
+def _data(content: Curves) -> dict[str, Any]:
+    """Return a JSON object: the curves of each network."""
+    panels = []
+    for network, curves in groupby(content.curves, lambda curve: curve.cell.network):
+        lines = curve_objects(list(curves), _CURVE, _POINT)
+        panels.append({"network": network, "lines": lines})
+    return {
+        "pays": PAYS,
+        "panels": panels,
+        "left_out": objects(_KEYS, content.conclusions.left_out),
+        "notes": list(content.notes),
+    }
 
 
 REPORT = Report(
@@ -453,24 +497,16 @@ REPORT = Report(
         "dlbench report figure1 --quantity items --suite figure1",
     ),
     analyse=lambda source: figure1(source.matrix()),
-    page=lambda found, options: figure1_page(found, options.quantity),
-    data=lambda found: {
-        "pays": PAYS,
-        "panels": [
-            {"network": network, "lines": curve_objects(list(curves), _CURVE, _POINT)}
-            for network, curves in groupby(found.curves, lambda curve: curve.cell.network)
-        ],
-        "left_out": objects(_KEYS, found.conclusions["left_out"]),
-        "notes": list(found.notes),
-    },
-    rows=lambda found: curve_rows(found.curves, _CURVE, _POINT),
-    draw=lambda found, path, options: figure1_to_picture(found, path, options.quantity),
-    drawable=lambda found: bool(found.curves),
+    page=lambda content, options: figure1_page(content, options.quantity),
+    data=_data,
+    rows=lambda content: curve_rows(content.curves, _CURVE, _POINT),
+    draw=lambda content, path, options: figure1_to_picture(content, path, options.quantity),
+    drawable=lambda content: bool(content.curves),
     suggestion="time against mini-batch size: the best, and where larger ones stop paying",
     applies=lambda cells: differ(cells, "batch_size"),
     options=frozenset({QUANTITY, ALL_RUNS}),
     quantities=SHOWN,
     heading="Mini-batch sizes",
     place=40,
-    has_section=lambda found: bool(found.curves),
+    has_section=lambda content: bool(content.curves),
 )

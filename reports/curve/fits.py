@@ -67,9 +67,7 @@ Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 class Estimate(NamedTuple):
-    """A parameter with its interval; None where there is none, an infinite end where it is
-    unbounded.
-    """
+    """A parameter with its interval: None where it has none, an infinite end where unbounded."""
 
     value: float
     low: float | None = None
@@ -127,24 +125,23 @@ class Fits(NamedTuple):
 
 
 def fit_scaling(times: Mapping[int, Summary]) -> Fits:
-    """Fit both laws to seconds per step by thread count, which must be those of p threads on p
-    CPUs.
+    """Fit both laws to seconds per step by thread count.
+
+    The seconds must be those of p threads on p CPUs.
     """
     counts = tuple(sorted(times))
     if len(counts) < POINTS_NEEDED:
-        return Fits(
-            counts,
-            rejected=f"{counted(len(counts), 'thread count')} to fit, {POINTS_NEEDED} needed",
-        )
-    data = _observe({p: times[p] for p in counts})
+        reason = f"{counted(len(counts), 'thread count')} to fit, {POINTS_NEEDED} needed"
+        return Fits(counts, rejected=reason)
+    data = _observe({count: times[count] for count in counts})
     laws = (_fit("amdahl", data), _fit("usl", data))
-    chosen = min((fit for fit in laws if not fit.rejected), key=lambda fit: fit.aicc, default=None)
-    return Fits(counts, chosen and chosen.law, intervals=_intervals_said(times), laws=laws)
+    accepted = [fit for fit in laws if not fit.rejected]
+    chosen = min(accepted, key=lambda fit: fit.aicc).law if accepted else None
+    return Fits(counts, chosen, intervals=_describe_intervals(times), laws=laws)
 
 
 def karp_flatt(speedup: float, threads: int) -> float | None:
-    """Return the serial fraction that a speed-up at p threads shows; None at one thread, where
-    nothing shows.
+    """Return the serial fraction that a speed-up at p threads shows, or None at one thread.
 
     e = (1 / S - 1 / p) / (1 - 1 / p) (Karp and Flatt, Measuring parallel processor performance,
     1990). Constant over p: a serial part; rising: overhead that grows with the threads; negative:
@@ -159,12 +156,13 @@ def said_probability(probability: float) -> str:
 
 
 def deviate_alike(launches: Sequence[Array]) -> bool:
-    """Return whether the launches of several groups (logarithms) may deviate alike, by Bartlett's
-    test (1937).
+    """Return whether several groups of launches (logarithms) may deviate alike.
+
+    Bartlett's test (1937) decides.
     """
     from scipy.stats import bartlett
 
-    variances = [float(each.var(ddof=1)) for each in launches]
+    variances = [float(group.var(ddof=1)) for group in launches]
     if min(variances) <= 0:
         return max(variances) <= 0
     # SciPy's p-value of equal variances may be NaN.
@@ -193,52 +191,59 @@ class _Observations(NamedTuple):
 
 def _observe(times: Mapping[int, Summary]) -> _Observations:
     enough = all(summary.launches >= ENOUGH_LAUNCHES for summary in times.values())
-    launches = tuple(
-        np.log(summary.launch_medians if enough else [summary.median]) for summary in times.values()
-    )
-    logs, weights = (
-        np.array([float(np.mean(each)) for each in launches]),
-        np.array([float(len(e)) for e in launches]),
-    )
-    variances = np.array([float(np.var(each, ddof=1)) if enough else 0.0 for each in launches])
-    total, spread = round(float(weights.sum())), float(np.sum(variances * (weights - 1)))
-    threads = np.array(list(times), dtype=float)
+    launches = []
+    for summary in times.values():
+        launches.append(np.log(summary.launch_medians if enough else [summary.median]))
+    logs = np.array([float(np.mean(logarithms)) for logarithms in launches])
+    weights = np.array([float(len(logarithms)) for logarithms in launches])
+    if enough:
+        variances = np.array([float(np.var(logarithms, ddof=1)) for logarithms in launches])
+    else:
+        variances = np.zeros(len(launches))
+    total = round(float(weights.sum()))
     return _Observations(
-        threads,
-        logs,
-        weights,
-        launches if enough else (),
-        variances,
-        total,
-        spread,
-        total - len(logs),
+        threads=np.array(list(times), dtype=float),
+        logs=logs,
+        weights=weights,
+        launches=tuple(launches) if enough else (),
+        variances=variances,
+        total=total,
+        spread=float(np.sum(variances * (weights - 1))),
+        freedom=total - len(logs),
     )
 
 
 def _fit(law: str, data: _Observations) -> Fit:
-    columns = [1 / data.threads, np.ones_like(data.threads), data.threads - 1]
-    parts = np.column_stack(columns[: 2 if law == "amdahl" else 3])
+    usl = law == "usl"
+    columns = [1 / data.threads, np.ones_like(data.threads)]
+    if usl:
+        columns.append(data.threads - 1)
+    parts = np.column_stack(columns)
     theta = _solve(parts, data)
     misses = data.logs - _log(parts @ theta)
     misfit = float(np.sum(data.weights * misses**2))
     worst = int(np.argmax(np.abs(misses)))
     miss = math.exp(float(misses[worst])) - 1
     probability = _misfit_probability(misfit, len(theta), data)
-    rejected = (*_at_bound(theta), *_lack_of_fit(miss, int(data.threads[worst]), probability, data))
+    lacks = _lack_of_fit(miss, int(data.threads[worst]), probability, data)
+    rejected = (*_parts_at_bound(theta), *lacks)
     replicates: Array | None = None
     if data.launches and not rejected:
         # A misfit small enough to be tolerated may exceed the launches' own deviation: the
         # intervals include it.
-        misses_more = probability is not None and probability < MISFIT_SIGNIFICANCE
-        least = misfit / (len(data.logs) - len(theta)) if misses_more else 0.0
-        replicates = _replicate(parts, theta, least, data)
-    usl = law == "usl"
+        exceeds = probability is not None and probability < MISFIT_SIGNIFICANCE
+        least_variance = misfit / (len(data.logs) - len(theta)) if exceeds else 0.0
+        replicates = _replicate(parts, theta, least_variance, data)
+    crosstalk = _estimate(theta, replicates, _crosstalk_share) if usl else None
+    fastest = None
+    if usl and theta[2] > 0:
+        fastest = _estimate(theta, replicates, _fastest_threads)
     return Fit(
         law,
-        _estimate(theta, replicates, lambda found: found[0] + found[1]),
-        _estimate(theta, replicates, lambda found: _of_first(found, 1)),
-        _estimate(theta, replicates, lambda found: _of_first(found, 2)) if usl else None,
-        _estimate(theta, replicates, _least_at) if usl and theta[2] > 0 else None,
+        _estimate(theta, replicates, _seconds_at_one),
+        _estimate(theta, replicates, _serial_share),
+        crosstalk,
+        fastest,
         _aicc(misfit + data.spread, data.total, len(theta)),
         abs(miss),
         rejected,
@@ -252,17 +257,23 @@ def _solve(parts: Array, data: _Observations) -> Array:
     themselves.
     """
     root = np.sqrt(data.weights)
-    starts = parts.sum(axis=1) * math.exp(float(data.logs.mean())), np.exp(data.logs)
-    ends = [_descend(parts, data.logs, root, start, ROUNDS) for start in starts]
-    theta = min(ends, key=lambda end: float(np.sum((root * (data.logs - _log(parts @ end))) ** 2)))
+
+    def squares(theta: Array) -> float:
+        return float(np.sum((root * (data.logs - _log(parts @ theta))) ** 2))
+
+    equal_parts = parts.sum(axis=1) * math.exp(float(data.logs.mean()))
+    times = np.exp(data.logs)
+    ends = [_descend(parts, data.logs, root, start, ROUNDS) for start in (equal_parts, times)]
+    theta = min(ends, key=squares)
     # A part without a visible share of any step is absent.
     shares = parts * theta / (parts @ theta)[:, None]
     return np.where(shares.max(axis=0) < LEAST_ERROR, 0.0, theta)
 
 
 def _descend(parts: Array, logs: Array, root: Array, curve: Array, rounds: int) -> Array:
-    """Return the weights after this many steps from this curve (Gauss-Newton, none negative), by
-    roots of weights.
+    """Return the weights after this many Gauss-Newton steps from this curve, none negative.
+
+    ``root`` holds the roots of the points' weights.
     """
     from scipy.optimize import nnls
 
@@ -273,8 +284,9 @@ def _descend(parts: Array, logs: Array, root: Array, curve: Array, rounds: int) 
 
 
 def _replicate(parts: Array, theta: Array, least_variance: float, data: _Observations) -> Array:
-    """Return the weights of the parts fitted to launches simulated from this fit, a row for each
-    replicate.
+    """Return the weights of the parts fitted to launches simulated from this fit.
+
+    Each replicate is a row.
     """
     random = np.random.default_rng(SEED)
     curve = parts @ theta
@@ -284,13 +296,12 @@ def _replicate(parts: Array, theta: Array, least_variance: float, data: _Observa
     else:
         own = data.weights - 1
         drawn = data.variances * own / random.chisquare(own, shape)
-    noise = random.standard_normal(shape) * np.sqrt(
-        np.maximum(drawn, least_variance) / data.weights
-    )
+    deviations = np.sqrt(np.maximum(drawn, least_variance) / data.weights)
+    noise = random.standard_normal(shape) * deviations
+    root = np.sqrt(data.weights)
     # From a start this close it converges to 1e-6 in five rounds.
-    return np.array(
-        [_descend(parts, np.log(curve) + each, np.sqrt(data.weights), curve, 5) for each in noise]
-    )
+    replicates = [_descend(parts, np.log(curve) + errors, root, curve, 5) for errors in noise]
+    return np.array(replicates)
 
 
 def _log(curve: Array) -> Array:
@@ -298,22 +309,20 @@ def _log(curve: Array) -> Array:
 
 
 def _aicc(squares: float, observations: int, parameters: int) -> float:
-    """Return AICc of a fit by least squares; the error's variance counts as a parameter (Burnham
-    and Anderson 2002).
+    """Return AICc of a fit by least squares.
+
+    The error's variance counts as a parameter (Burnham and Anderson 2002).
     """
     k = parameters + 1
     squares = max(squares, observations * LEAST_ERROR**2)
     if observations <= k + 1:
         return math.inf
-    return (
-        observations * math.log(squares / observations)
-        + 2 * k
-        + 2 * k * (k + 1) / (observations - k - 1)
-    )
+    aic = observations * math.log(squares / observations) + 2 * k
+    return aic + 2 * k * (k + 1) / (observations - k - 1)
 
 
 def _misfit_probability(misfit: float, parameters: int, data: _Observations) -> float | None:
-    """Return how probable such a misfit is if the law holds; None without enough launches.
+    """Return how probable such a misfit is if the law holds, or None without enough launches.
 
     The classical test of lack of fit against pure error (Draper and Smith, Applied Regression
     Analysis, section 2.1): F of the points' means about the fit over the launches about their
@@ -329,67 +338,73 @@ def _misfit_probability(misfit: float, parameters: int, data: _Observations) -> 
     return float(f.sf(misfit / spare / (data.spread / data.freedom), spare, data.freedom))
 
 
-def _of_first(theta: Array, part: int) -> float:
+def _share_of_first(theta: Array, part: int) -> float:
     """Return a part's weight over T(1), which data without p = 1 may leave at zero."""
     first = theta[0] + theta[1]
     return float(theta[part] / first) if first > 0 else math.inf
 
 
-def _least_at(theta: Array) -> float:
+def _seconds_at_one(theta: Array) -> float:
+    return float(theta[0] + theta[1])
+
+
+def _serial_share(theta: Array) -> float:
+    return _share_of_first(theta, 1)
+
+
+def _crosstalk_share(theta: Array) -> float:
+    return _share_of_first(theta, 2)
+
+
+def _fastest_threads(theta: Array) -> float:
     return math.sqrt(theta[0] / theta[2]) if theta[2] > 0 else math.inf
 
 
-def _at_bound(theta: Array) -> list[str]:
-    usl = len(theta) == 3
-    serial = "sigma" if usl else "the serial fraction"
-    said = [
+def _parts_at_bound(theta: Array) -> list[str]:
+    """Return a sentence for each part of a law that is absent."""
+    serial = "sigma" if len(theta) == 3 else "the serial fraction"
+    sentences = [
         f"{serial} is at its bound, 1: nothing scales",
         f"{serial} is at its bound, 0: the speed-up is linear or better",
         "kappa is at its bound, 0: nothing grows with the threads, which is Amdahl's law",
     ]
-    return [sentence for sentence, weight in zip(said, theta, strict=False) if weight == 0]
+    return [sentence for sentence, weight in zip(sentences, theta, strict=False) if weight == 0]
 
 
 def _lack_of_fit(
     miss: float, threads: int, probability: float | None, data: _Observations
 ) -> list[str]:
-    share = (
-        f"{miss + 1:.1f}x"
-        if miss >= 1
-        else f"{abs(miss):.0%} {'more' if miss > 0 else 'less'} than"
-    )
+    """Return a sentence if the law misses a point by more than noise explains."""
+    if miss >= 1:
+        share = f"{miss + 1:.1f}x"
+    elif miss > 0:
+        share = f"{miss:.0%} more than"
+    else:
+        share = f"{-miss:.0%} less than"
     where = f"at {threads_name(threads)} a step takes {share} the fitted time"
     if probability is None:
         if abs(miss) <= MISFIT_UNTESTED:
             return []
-        return [
-            (
-                f"{where} (over {MISFIT_UNTESTED:.0%}; too few launches to say whether noise "
-                "explains that)"
-            )
-        ]
+        doubt = "too few launches to say whether noise explains that"
+        return [f"{where} (over {MISFIT_UNTESTED:.0%}; {doubt})"]
     if probability >= MISFIT_SIGNIFICANCE or abs(miss) <= MISFIT_TOLERATED:
         return []
     deviation = math.sqrt(data.spread / data.freedom)
-    return [
-        (
-            f"{where}, which launches that deviate by {deviation:.1%} do not explain (p "
-            f"{said_probability(probability)})"
-        )
-    ]
+    chance = said_probability(probability)
+    return [f"{where}, which launches that deviate by {deviation:.1%} do not explain (p {chance})"]
 
 
 def _estimate(theta: Array, replicates: Array | None, value: Callable[[Array], float]) -> Estimate:
     if replicates is None:
-        return Estimate(float(value(theta)))
-    found = np.array([value(each) for each in replicates])
+        return Estimate(value(theta))
+    values = np.array([value(replicate) for replicate in replicates])
     # Ends that are drawn values: between a finite and an infinite one nothing can be interpolated.
-    low, high = np.quantile(found, [_TAIL, 1 - _TAIL], method="inverted_cdf")
-    return Estimate(float(value(theta)), float(low), float(high))
+    low, high = np.quantile(values, [_TAIL, 1 - _TAIL], method="inverted_cdf")
+    return Estimate(value(theta), float(low), float(high))
 
 
-def _intervals_said(times: Mapping[int, Summary]) -> str:
-    few = [str(p) for p, summary in times.items() if summary.launches < ENOUGH_LAUNCHES]
+def _describe_intervals(times: Mapping[int, Summary]) -> str:
+    few = [str(count) for count, summary in times.items() if summary.launches < ENOUGH_LAUNCHES]
     if not few:
         return (
             f"{CONFIDENCE:.0%} percentiles of {REPLICATES} parametric bootstrap replicates "
@@ -401,63 +416,77 @@ def _intervals_said(times: Mapping[int, Summary]) -> str:
     return f"no intervals: fewer than {ENOUGH_LAUNCHES} launches at {', '.join(few)}"
 
 
-def fit_line(times: Mapping[int, Summary]) -> dict[str, Any]:
-    """Return the straight line T = fixed + per_step * x through these seconds.
+class StraightLine(NamedTuple):
+    """A straight line T = fixed + per_step * x through times."""
 
-    The result has the x fitted (``steps``), the ratios ``fixed`` and ``per_step``, and
-    ``largest_residual``: the largest |T / fitted T - 1| of any x, None with two, which a line
-    always meets.
+    steps: tuple[int, ...]
+    """The x fitted."""
+    fixed: Ratio
+    per_step: Ratio
+    largest_residual: float | None
+    """The largest |T / fitted T - 1| of any x; None with two, which a line always meets."""
+
+
+def fit_line(times: Mapping[int, Summary]) -> StraightLine:
+    """Return the straight line T = fixed + per_step * x through these seconds.
 
     Least squares are weighted by 1 / T^2, so that each launch counts by its relative error. The
     interval is the wider of two Student intervals: over the launches about the line, and over the
     points about it (which includes how far the curve deviates from a line). Two points with one
     launch each give no interval.
     """
-    of_launches = all(summary.launches >= ENOUGH_LAUNCHES for summary in times.values())
-    points = [
-        (x, each)
-        for x, t in times.items()
-        for each in (t.launch_medians if of_launches else (t.median,))
-    ]
-    x, seconds = np.array(points).T
+    enough = all(summary.launches >= ENOUGH_LAUNCHES for summary in times.values())
+    points = []
+    for x, summary in times.items():
+        launches = summary.launch_medians if enough else (summary.median,)
+        points += [(x, launch) for launch in launches]
+    across, seconds = np.array(points).T
     # Weighting a launch by its own time would pull the line towards the fast ones.
-    middle = np.array([times[each].median for each, _ in points])
-    columns = np.column_stack([1 / middle, x / middle])
+    middle = np.array([times[x].median for x, _ in points])
+    columns = np.column_stack([1 / middle, across / middle])
     theta = np.linalg.lstsq(columns, seconds / middle, rcond=None)[0]
     misses = seconds / middle - columns @ theta
-    of_points = [(float(misses[x == each].mean()), int(np.sum(x == each))) for each in times]
-    about_line = [
-        (float(np.sum(misses**2)), len(misses) - 2),
-        (math.fsum(count * miss**2 for miss, count in of_points), len(of_points) - 2),
-    ]
-    deviations = [
-        float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * math.sqrt(squares / freedom)
-        for squares, freedom in about_line
-        if freedom > 0
-    ]
-    if deviations:
-        halves = max(deviations) * np.sqrt(np.diag(np.linalg.inv(columns.T @ columns)))
-        fixed, per_step = (
-            Ratio(float(value), float(value - half), float(value + half), STUDENT_METHOD)
-            for value, half in zip(theta, halves, strict=True)
-        )
+    deviation = _line_deviation(misses, [misses[across == x] for x in times])
+    fixed, slope = float(theta[0]), float(theta[1])
+    if deviation is None:
+        method = "no interval: too few points"
+        ratios = [Ratio(value, None, None, method) for value in (fixed, slope)]
     else:
-        fixed, per_step = (
-            Ratio(float(value), None, None, "no interval: too few points") for value in theta
+        halves = deviation * np.sqrt(np.diag(np.linalg.inv(columns.T @ columns)))
+        ratios = [
+            Ratio(value, float(value - half), float(value + half), STUDENT_METHOD)
+            for value, half in zip((fixed, slope), halves, strict=True)
+        ]
+    residual = None
+    if len(times) > 2:
+        residual = max(
+            abs(summary.median / (fixed + slope * x) - 1) for x, summary in times.items()
         )
-    largest = max(abs(times[each].median / float(theta[0] + theta[1] * each) - 1) for each in times)
-    residual = largest if len(times) > 2 else None
-    return {
-        "steps": tuple(times),
-        "fixed": fixed,
-        "per_step": per_step,
-        "largest_residual": residual,
-    }
+    return StraightLine(tuple(times), ratios[0], ratios[1], residual)
+
+
+def _line_deviation(misses: Array, misses_by_point: Sequence[Array]) -> float | None:
+    """Return the wider deviation, by Student's t: of launches or of points about the line.
+
+    Return None where too few of both are left.
+    """
+    squares_of_points = [len(group) * float(group.mean()) ** 2 for group in misses_by_point]
+    sums = [
+        (float(np.sum(misses**2)), len(misses) - 2),
+        (math.fsum(squares_of_points), len(misses_by_point) - 2),
+    ]
+    deviations = []
+    for squares, freedom in sums:
+        if freedom > 0:
+            student = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
+            deviations.append(student * math.sqrt(squares / freedom))
+    return max(deviations, default=None)
 
 
 class Crossing(NamedTuple):
-    """Where the second of two curves begins to be faster; 0 below the smallest x, infinite above
-    the largest.
+    """The place from which the second of two curves is faster.
+
+    It is 0 below the smallest x, and infinite above the largest.
     """
 
     units: float
@@ -471,31 +500,34 @@ class Crossing(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Where it is: "96 (60 to 140)", "below 10", "above 500", "none"."""
-
-        def place(units: float) -> str:
-            if units == 0:
-                return f"below {self.smallest}"
-            return f"above {self.largest}" if math.isinf(units) else number(units)
-
+        """Its place in words: "96 (60 to 140)", "below 10", "above 500", "none"."""
         if not self.clear:
             return "none"
         if self.low is None or self.high is None or self.low == self.high:
-            return place(self.units)
-        return f"{place(self.units)} ({place(self.low)} to {place(self.high)})"
+            return self._place_name(self.units)
+        ends = f"{self._place_name(self.low)} to {self._place_name(self.high)}"
+        return f"{self._place_name(self.units)} ({ends})"
+
+    def _place_name(self, units: float) -> str:
+        if units == 0:
+            return f"below {self.smallest}"
+        return f"above {self.largest}" if math.isinf(units) else number(units)
 
     def data(self, axis: str) -> dict[str, Any]:
         """Return it for JSON, its place under the name of the axis."""
+        place: float | None = None
+        if self.units == 0:
+            where = "below"
+        elif math.isinf(self.units):
+            where = "above"
+        else:
+            where = "between"
+            place = self.units
+        has_interval = self.low is not None and self.high is not None
         return {
-            "where": "below"
-            if self.units == 0
-            else "above"
-            if math.isinf(self.units)
-            else "between",
-            axis: self.units if 0 < self.units < math.inf else None,
-            "interval": [self.low, self.high]
-            if self.low is not None and self.high is not None
-            else None,
+            "where": where,
+            axis: place,
+            "interval": [self.low, self.high] if has_interval else None,
             "clear": self.clear,
             "smallest": self.smallest,
             "largest": self.largest,
@@ -503,46 +535,48 @@ class Crossing(NamedTuple):
 
 
 def crossing(first: Mapping[int, Summary], second: Mapping[int, Summary]) -> Crossing | None:
-    """Return where the second begins to be faster than the first; None with fewer than two shared
-    points.
+    """Return the place from which the second is faster, or None with fewer than two points.
 
     The crossing is interpolated in logarithms between the two points around it. The last of several
     counts: beyond it the second is faster everywhere. Its interval comes from `DRAWS` drawn sets of
     launch means: Student's t with enough launches, else a normal deviation within the launch plus
     the assumed one between launches.
     """
-    units = [each for each in sorted(first) if each in second]
+    units = [count for count in sorted(first) if count in second]
     if len(units) < 2:
         return None
     at = np.log(np.array(units, dtype=float))
-    means = [np.array([math.log(of[each].median) for each in units]) for of in (first, second)]
-    (found,) = _last_change(at, (means[0] - means[1])[None, :])
-    sides = [[of[each] for each in units] for of in (first, second)]
-    if any(each.method == PUBLISHED for side in sides for each in side):
-        return Crossing(float(found), None, None, units[0], units[-1])
+    slow = [first[count] for count in units]
+    fast = [second[count] for count in units]
+    slow_logs = np.array([math.log(summary.median) for summary in slow])
+    fast_logs = np.array([math.log(summary.median) for summary in fast])
+    (place,) = _last_change(at, (slow_logs - fast_logs)[None, :])
+    if any(summary.method == PUBLISHED for summary in (*slow, *fast)):
+        return Crossing(float(place), None, None, units[0], units[-1])
     random = np.random.default_rng(CROSSING_SEED)
-    drawn = [mean + _deviations(side, random) for mean, side in zip(means, sides, strict=True)]
-    gains = drawn[0] - drawn[1]
+    slow_drawn = slow_logs + _deviations(slow, random)
+    fast_drawn = fast_logs + _deviations(fast, random)
+    gains = slow_drawn - fast_drawn
     # Ends that are drawn values: between a number and one beyond all points nothing can be
     # interpolated.
     low, high = np.quantile(_last_change(at, gains), [_TAIL, 1 - _TAIL], method="inverted_cdf")
     faster = (gains > 0).mean(axis=0)
     clear = bool(np.any(np.minimum(faster, 1 - faster) <= _TAIL / len(units)))
-    return Crossing(float(found), float(low), float(high), units[0], units[-1], clear)
+    return Crossing(float(place), float(low), float(high), units[0], units[-1], clear)
 
 
 def _deviations(side: Sequence[Summary], random: np.random.Generator) -> Array:
-    """Return by how much the mean logarithm of each cell's launches may deviate, a row for each
-    draw.
+    """Return by how much the mean logarithm of each cell's launches may deviate.
+
+    Each draw is a row.
     """
     columns = []
-    for each in side:
-        deviation = math.sqrt(variance_of_launches(each) / each.launches)
-        drawn = (
-            random.standard_t(each.launch_freedom, DRAWS)
-            if each.covers_launches
-            else random.standard_normal(DRAWS)
-        )
+    for summary in side:
+        deviation = math.sqrt(variance_of_launches(summary) / summary.launches)
+        if summary.covers_launches:
+            drawn = random.standard_t(summary.launch_freedom, DRAWS)
+        else:
+            drawn = random.standard_normal(DRAWS)
         columns.append(deviation * drawn)
     return np.column_stack(columns)
 
@@ -554,8 +588,9 @@ def _last_change(at: Array, gains: Array) -> Array:
     last = np.where(behind.any(axis=1), count - 1 - np.argmax(behind[:, ::-1], axis=1), -1)
     inner = np.clip(last, 0, count - 2)
     rows = np.arange(len(gains))
-    before, after = gains[rows, inner], gains[rows, inner + 1]
+    before = gains[rows, inner]
+    after = gains[rows, inner + 1]
     share = np.clip(-before / np.where(after > before, after - before, 1.0), 0.0, 1.0)
     between = np.exp(at[inner] + share * (at[inner + 1] - at[inner]))
-    found: Array = np.where(last < 0, 0.0, np.where(last == count - 1, np.inf, between))
-    return found
+    change: Array = np.where(last < 0, 0.0, np.where(last == count - 1, np.inf, between))
+    return change

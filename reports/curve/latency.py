@@ -1,51 +1,51 @@
-"""`dlbench report latency`: within which time calls end, and the curve of it for each row.
+"""`dlbench report latency`: the time within which calls end, and its curve for each row.
 
 A launch of inference times single calls. The percentiles of a cell are geometric means of its
-launches' percentiles; nothing is trimmed, since the tail is what is asked for. MLPerf's scenario
+launches' percentiles. Nothing is trimmed, since the tail is the answer. MLPerf's scenario
 SingleStream is this percentile at a mini-batch of 1, its scenario Offline the throughput at the
 best mini-batch.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from dlbench.adapters import axes
+from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import Column, axis_columns, host_columns, table
 from dlbench.reports.curve import pictures
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN
 from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.left_out import left_out
-from dlbench.reports.report import ALL_RUNS, Report, Source
+from dlbench.reports.report import ALL_RUNS, Report, ReportOptions, Source
 from dlbench.reports.results.cells import CellResult
-from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.keys import Place, grouped
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import counted, group_name, place_name, row_name
 from dlbench.reports.results.number_text import deviation, number
 from dlbench.reports.results.quantities import FEWEST_BEYOND, LATENCIES, QUANTITIES, calls_of
 from dlbench.reports.results.record import last_attempts
-from dlbench.reports.results.statistics import clearly_slower
+from dlbench.reports.results.statistics import Summary, clearly_slower
 
 NOTHING = (
-    "No cell here is of inference. Measure some: `dlbench run inference-quick`, or --task "
-    "inference."
+    "No cell of inference was measured yet: `dlbench run inference-quick`, or --task inference."
 )
 _SHARES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
 """Of calls, in the picture."""
-_LEGEND = (
-    (
-        "Of single calls: p50 is the time within which half of them end, p90 nine in ten, p99 99 "
-        "in 100. The first of several calls after a pause between turns does not count."
-    ),
-    (
-        f"{layout.BEST} the least in its column, or not clearly more. ± is the wider side of the "
-        "95 % interval over launches, from 3 of them on."
-    ),
+_PERCENTILES = (
+    "Of single calls: p50 is the time within which half of them end, p90 nine in ten, p99 99 in "
+    "100. The first of several calls after a pause between turns does not count."
 )
+_MARKS = (
+    f"{layout.BEST} the least in its column, or not clearly more. ± is the wider side of the 95 % "
+    "interval over launches, from 3 of them on."
+)
+_LEGEND = (_PERCENTILES, _MARKS)
 
 
 class Latency(NamedTuple):
@@ -74,16 +74,15 @@ def latencies(source: Source) -> Latencies:
     for record in last_attempts(source.results().records):
         outcome = record.outcome
         if record.cell.infers and outcome.gives_a_number():
-            calls.setdefault((record.machine, axes.without(record.cell)), []).extend(
-                calls_of(outcome)
-            )
-    found = []
+            key = (record.machine, axes.without(record.cell))
+            calls.setdefault(key, []).extend(calls_of(outcome))
+    rows = []
     timed = [cell for cell in matrix.cells.values() if cell.cell.infers and cell.timed is not None]
     for rivals in grouped(timed, lambda cell: (cell.machine, cell.group, cell.column)).values():
         for cell in rivals:
             seconds = calls.get((cell.machine, axes.without(cell.cell)), [])
-            found.append(Latency(cell, len(seconds), _curve(seconds), _best(cell, rivals)))
-    return Latencies(matrix, tuple(found))
+            rows.append(Latency(cell, len(seconds), _curve(seconds), _best(cell, rivals)))
+    return Latencies(matrix, tuple(rows))
 
 
 def _curve(seconds: Sequence[float]) -> tuple[tuple[float, float], ...]:
@@ -93,126 +92,141 @@ def _curve(seconds: Sequence[float]) -> tuple[tuple[float, float], ...]:
 
 def _best(cell: CellResult, rivals: Sequence[CellResult]) -> frozenset[str]:
     """Return the percentiles for which none of the rivals at its place takes clearly less."""
-    found = set()
+    if len(rivals) < 2:
+        return frozenset()
+    best = set()
     for name in LATENCIES.keys() & cell.measured.keys():
-        known = [each.measured[name] for each in rivals if name in each.measured]
-        least = min(known, key=lambda of: of.median)
-        if len(rivals) > 1 and not clearly_slower(cell.measured[name], least):
-            found.add(name)
-    return frozenset(found)
+        summaries = [rival.measured[name] for rival in rivals if name in rival.measured]
+        least = min(summaries, key=lambda summary: summary.median)
+        if not clearly_slower(cell.measured[name], least):
+            best.add(name)
+    return frozenset(best)
 
 
-def _threads(cell: CellResult) -> str:
-    """Return the place of a cell below the heading "threads": "2", "2 under a CPU quota of 1"."""
-    return re.sub(" threads?", "", place_name(cell.cell))
+def _threads(latency: Latency) -> str:
+    """Return its place below the heading "threads": "2", "2 under a CPU quota of 1"."""
+    return re.sub(" threads?", "", place_name(latency.cell.cell))
 
 
 def _percentile(name: str) -> Column[Latency]:
+    """Return the column of a percentile."""
+
+    def value(latency: Latency) -> Summary | None:
+        return latency.cell.measured.get(name)
+
     def text(latency: Latency) -> Entry:
-        summary = latency.cell.measured.get(name)
+        summary = value(latency)
         if summary is None:
             return Entry(MISSING)
-        numbers = (summary.median, summary.low, summary.high)
-        return Entry(number(summary.median), deviation(*numbers), best=name in latency.best)
+        half = deviation(summary.median, summary.low, summary.high)
+        return Entry(number(summary.median), half, best=name in latency.best)
 
-    return Column(
-        name, QUANTITIES[name].unit, lambda latency: latency.cell.measured.get(name), text, MEDIAN
-    )
+    return Column(name, QUANTITIES[name].unit, value, text, MEDIAN)
+
+
+def _row(latency: Latency) -> str:
+    return row_name(latency.cell.row)
+
+
+def _rate(latency: Latency) -> str:
+    rate = latency.cell.items_per_second
+    return number(rate) if rate else MISSING
 
 
 _COLUMNS = (
-    Column[Latency]("", "", lambda latency: row_name(latency.cell.row)),
-    Column[Latency]("", "threads", lambda latency: _threads(latency.cell)),
+    Column[Latency]("", "", _row),
+    Column[Latency]("", "threads", _threads),
     *map(_percentile, LATENCIES),
     Column[Latency](
-        "items_per_second",
-        "examples/s",
-        lambda latency: latency.cell.items_per_second,
-        lambda latency: (
-            number(latency.cell.items_per_second) if latency.cell.items_per_second else MISSING
-        ),
+        "items_per_second", "examples/s", lambda latency: latency.cell.items_per_second, _rate
     ),
     Column[Latency]("calls", None, lambda latency: latency.calls),
 )
 
 
-def _page(found: Latencies) -> Page:
+def _page(content: Latencies) -> Page:
     """Return for each machine a table of its rows, by network and place."""
-    columns = (
-        *host_columns(lambda latency: found.matrix.hosts[latency.cell.machine]),
-        *axis_columns(lambda latency: latency.cell.cell),
-        *_COLUMNS,
-    )
-    if not found.rows:
-        return Page((NOTHING, *found.matrix.notes), (table(columns, (), key="rows"),))
+    hosts = content.matrix.hosts
+
+    def host(latency: Latency) -> Host:
+        return hosts[latency.cell.machine]
+
+    columns = (*host_columns(host), *axis_columns(lambda latency: latency.cell.cell), *_COLUMNS)
+    if not content.rows:
+        return Page((NOTHING, *content.matrix.notes), (table(columns, (), key="rows"),))
     tables = []
-    for machine, rows in grouped(found.rows, lambda latency: latency.cell.machine).items():
-        title = f"How long calls take, on {found.matrix.hosts[machine].name}"
-        tables.append(
-            table(
-                columns, rows, title, "rows", lambda latency: group_name(latency.cell.cell), _LEGEND
-            )
-        )
-    return Page((), tuple(tables), tuple(_notes(found)))
+    for machine, rows in grouped(content.rows, lambda latency: latency.cell.machine).items():
+        title = f"How long calls take, on {hosts[machine].name}"
+        tables.append(table(columns, rows, title, "rows", _group, _LEGEND))
+    return Page((), tuple(tables), tuple(_notes(content)))
 
 
-def _notes(found: Latencies) -> Iterator[str]:
-    cells = [latency.cell for latency in found.rows]
+def _group(latency: Latency) -> str:
+    return group_name(latency.cell.cell)
+
+
+def _notes(content: Latencies) -> Iterator[str]:
+    cells = [latency.cell for latency in content.rows]
     yield from layout.flag_lines(cells, layout.common_flags(cells))
-    for why, of in grouped(cells, lambda cell: cell.unmeasured.get("p99", "")).items():
+    for why, unmeasured in grouped(cells, lambda cell: cell.unmeasured.get("p99", "")).items():
         if why:
-            cells_of = counted(len(of), "cell")
             yield (
-                f"No p99 of {cells_of}: {why}. Give launches more `seconds` in the suite's "
-                "[protocol]."
+                f"No p99 of {counted(len(unmeasured), 'cell')}: {why}. Give launches more "
+                "`seconds` in the suite's [protocol]."
             )
-    yield from left_out(
-        [cell for cell in found.matrix.cells.values() if cell.cell.infers and cell.timed is None]
-    )
-    yield from found.matrix.notes
+    inference = [cell for cell in content.matrix.cells.values() if cell.cell.infers]
+    yield from left_out([cell for cell in inference if cell.timed is None])
+    yield from content.matrix.notes
 
 
-def _draw(found: Latencies, path: Path) -> list[Path]:
-    """Draw the seconds by the share of calls that take longer, a panel for each network and
-    place.
+def _draw(content: Latencies, path: Path, options: ReportOptions) -> list[Path]:
+    """Draw the seconds by the share of calls that take longer.
+
+    Each network and place has a panel.
     """
-    rows = sorted({latency.cell.row for latency in found.rows})
-    styles = {row: pictures.style(number, number, 0) for number, row in enumerate(rows)}
+    rows = sorted({latency.cell.row for latency in content.rows})
+    styles = {row: pictures.style(place, place, 0) for place, row in enumerate(rows)}
     panels = []
-    for (group, column), here in grouped(
-        found.rows, lambda each: (each.cell.group, each.cell.column)
-    ).items():
+    for (group, column), latencies_of_panel in grouped(content.rows, _group_and_column).items():
         lines = []
-        for latency in here:
+        for latency in latencies_of_panel:
             points = [(1 / (1 - share), (seconds, None, None)) for share, seconds in latency.curve]
             lines.append(pictures.Line(points, styles[latency.cell.row]))
         title = ", ".join(filter(None, (group_name(group), place_name(column.cell))))
         panels.append(pictures.Panel(title, lines, (2, 10, 100, 1000)))
     legend = [(row_name(row), styles[row]) for row in rows]
     across = "one call in so many takes longer"
-    return pictures.draw(
-        [pictures.Picture("Latency by quantile", panels, legend, across, "a call", "s")], path
-    )
+    picture = pictures.Picture("Latency by quantile", panels, legend, across, "a call", "s")
+    return pictures.draw([picture], path)
 
 
-def _headline(found: Latencies) -> list[str]:
+def _group_and_column(latency: Latency) -> tuple[Cell, Place]:
+    return latency.cell.group, latency.cell.column
+
+
+def _headline(content: Latencies) -> list[str]:
     lines = []
-    for machine, rows in grouped(found.rows, lambda latency: latency.cell.machine).items():
-        tails = [
-            each.cell.measured["p99"].median / each.cell.measured["p50"].median
-            for each in rows
-            if "p99" in each.cell.measured
-        ]
+    for machine, rows in grouped(content.rows, lambda latency: latency.cell.machine).items():
+        tails = []
+        for latency in rows:
+            measured = latency.cell.measured
+            if "p99" in measured:
+                tails.append(measured["p99"].median / measured["p50"].median)
         if tails:
-            words = (
-                f"the slowest call in a hundred takes {np.median(tails):.2f} times as long as the "
-                "usual one"
-            )
+            name = content.matrix.hosts[machine].name
             lines.append(
-                f"{found.matrix.hosts[machine].name}: {words} (median of "
-                f"{counted(len(tails), 'cell')})."
+                f"{name}: the slowest call in a hundred takes {np.median(tails):.2f} times as long "
+                f"as the usual one (median of {counted(len(tails), 'cell')})."
             )
     return lines
+
+
+def _is_drawable(content: Latencies) -> bool:
+    return any(latency.curve for latency in content.rows)
+
+
+def _applies(cells: Iterable[Cell]) -> bool:
+    return any(cell.infers for cell in cells)
 
 
 REPORT = Report(
@@ -227,14 +241,14 @@ The tail is shown, not trimmed. The picture has the whole curve of each row.""",
         "dlbench report latency --json",
     ),
     analyse=latencies,
-    page=lambda found, options: _page(found),
-    draw=lambda found, path, options: _draw(found, path),
-    drawable=lambda found: any(latency.curve for latency in found.rows),
+    page=lambda content, options: _page(content),
+    draw=_draw,
+    drawable=_is_drawable,
     suggestion="how long calls take, the slowest in a hundred included",
-    applies=lambda cells: any(cell.infers for cell in cells),
+    applies=_applies,
     options=frozenset({ALL_RUNS}),
     heading="Latency of inference",
     place=25,
     headline=_headline,
-    has_section=lambda found: bool(found.rows),
+    has_section=lambda content: bool(content.rows),
 )

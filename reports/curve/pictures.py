@@ -1,7 +1,7 @@
 """Pictures of curves: a panel for each network, the axis across, times, speed-ups or losses up."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -63,9 +63,7 @@ class Line(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """One panel; both axes are logarithmic unless ``linear`` says that the horizontal one is
-    not.
-    """
+    """One panel. Both axes are logarithmic unless ``linear`` makes the horizontal one linear."""
 
     title: str
     lines: Sequence[Line]
@@ -82,7 +80,7 @@ class Panel(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """One file of panels; more panels than a page holds continue on further files."""
+    """One file of panels. More panels than a page holds continue on further files."""
 
     title: str
     panels: Sequence[Panel]
@@ -98,8 +96,9 @@ class Picture(NamedTuple):
 
 
 def style(colour: int, mark: int, dashes: int) -> Style:
-    """Return the style of numbers of a colour, a mark and a kind of line; no meaning rests on one
-    of them alone.
+    """Return the style of numbers of a colour, a mark and a kind of line.
+
+    No meaning rests on one of them alone.
     """
     return {
         "color": pictures.COLOURS[colour % len(pictures.COLOURS)],
@@ -122,37 +121,40 @@ def ends(seconds: Summary) -> Interval:
 
 
 def coverage(points: Iterable[Point]) -> str:
-    """Return the coverage of the intervals of these times, "75 to 95 %": from few steps less than
-    95 %.
+    """Return the coverage of the intervals of these times: "75 to 95 %".
+
+    With few steps it is less than 95 %.
     """
-    known = [
-        each.seconds.coverage
-        for each in points
-        if each.seconds and each.seconds.coverage is not None
-    ]
-    low, high = (
-        f"{100 * end:.0f}"
-        for end in (min(known, default=CONFIDENCE), max(known, default=CONFIDENCE))
-    )
+    coverages = []
+    for point in points:
+        if point.seconds is not None and point.seconds.coverage is not None:
+            coverages.append(point.seconds.coverage)
+    low = f"{100 * min(coverages, default=CONFIDENCE):.0f}"
+    high = f"{100 * max(coverages, default=CONFIDENCE):.0f}"
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
 def draw(pages: Iterable[Picture], path: Path) -> list[Path]:
-    """Write the pictures to this path, to NAME-2.png beside it and so on, and return the files;
-    raises ReportError.
+    """Write the pictures to this path, NAME-2.png and so on, and return the files.
+
+    Raises ReportError.
     """
-    figures = (
-        _figure(page, page.panels[start : start + pictures.MOST_PANELS])
-        for page in pages
-        for start in range(0, max(1, len(page.panels)), pictures.MOST_PANELS)
-    )
-    return pictures.write_pages(figures, path)
+    return pictures.write_pages(_figures(pages), path)
+
+
+def _figures(pages: Iterable[Picture]) -> "Iterator[Figure]":
+    """Yield a figure for each page, and further ones for panels that it cannot hold."""
+    most = pictures.MOST_PANELS
+    for page in pages:
+        for start in range(0, max(1, len(page.panels)), most):
+            yield _figure(page, page.panels[start : start + most])
 
 
 def _figure(picture: Picture, panels: Sequence[Panel]) -> "Figure":
     from matplotlib.lines import Line2D
 
-    least = (0.0, 0.17 * sum(1 + label.count("\n") for label, _ in picture.legend) + 0.9)
+    lines_of_legend = sum(1 + label.count("\n") for label, _ in picture.legend)
+    least = (0.0, 0.17 * lines_of_legend + 0.9)
     figure, axes = pictures.figure_of(
         len(panels), _COLUMNS, (3.7, 3.0), beside=(2.6, 0.9), least=least
     )
@@ -191,7 +193,8 @@ def _panel(drawn: "Axes", panel: Panel, picture: Picture) -> None:
     aside = (panel.ticks[-1] / panel.ticks[0]) ** _ASIDE if panel.ticks else 1.0
     for place, line in enumerate(panel.lines):
         _line(drawn, line, aside ** (place - (len(panel.lines) - 1) / 2))
-    pictures.gridded(drawn, panel.title, panel.ticks[:: math.ceil(len(panel.ticks) / _TICKS) or 1])
+    every = math.ceil(len(panel.ticks) / _TICKS) or 1
+    pictures.gridded(drawn, panel.title, panel.ticks[::every])
     drawn.set_xlabel(panel.across, fontsize=8)
     if panel.linear:
         drawn.set_xlim(left=0)
@@ -201,15 +204,14 @@ def _panel(drawn: "Axes", panel: Panel, picture: Picture) -> None:
 
 
 def _line(drawn: "Axes", line: Line, aside: float) -> None:
-    at = {x: value[0] for x, value in line.points}
-    across = [x * aside for x in at]
+    heights = {x: value[0] for x, value in line.points}
     pictures.bars(
         drawn,
-        across,
+        [x * aside for x in heights],
         [value for _, value in line.points],
         linewidth=1.1,
         capsize=2,
-        markevery=max(1, len(at) // 8),
+        markevery=max(1, len(heights) // 8),
         **line.style,
     )
     for name, places in line.marks.items():
@@ -219,7 +221,7 @@ def _line(drawn: "Axes", line: Line, aside: float) -> None:
                 drawn.axvline(x, color=GREY, linewidth=0.6, linestyle=DOTTED, zorder=0.5)
                 drawn.plot([x * aside], [0.03], transform=drawn.get_xaxis_transform(), **look)
             else:
-                drawn.plot([x * aside], [at[x]], **look)
+                drawn.plot([x * aside], [heights[x]], **look)
 
 
 def _vertical_ticks(drawn: "Axes", picture: Picture) -> None:
@@ -230,13 +232,13 @@ def _vertical_ticks(drawn: "Axes", picture: Picture) -> None:
     low, high = drawn.get_ylim()
     if high < 3 * low:  # at least half a decade
         middle = math.sqrt(low * high)
-        low, high = middle / 10**0.25, middle * 10**0.25
+        low = middle / 10**0.25
+        high = middle * 10**0.25
         drawn.set_ylim(low, high)
     pictures.log_ticks(drawn.yaxis, low, high)
     if picture.binary:
-        drawn.yaxis.set_major_locator(
-            LogLocator(base=2, subs=(1.0, 1.5) if high < 8 * low else (1.0,))
-        )
+        steps = (1.0, 1.5) if high < 8 * low else (1.0,)
+        drawn.yaxis.set_major_locator(LogLocator(base=2, subs=steps))
         drawn.yaxis.set_minor_locator(NullLocator())
     else:
         drawn.yaxis.set_major_formatter(EngFormatter(unit=picture.unit))

@@ -1,5 +1,4 @@
-"""`dlbench report cells`: recurrent cells by their speed in each framework, losses on a text, and
-times to a loss.
+"""`dlbench report cells`: recurrent cells: speed, losses on a text, and times to a loss.
 
 A curve is one row of the matrix at one place; its points are networks of one mini-batch and number
 of steps. Speeds come from the newest run that timed a cell; losses come from `training`, whichever
@@ -8,14 +7,16 @@ network's steps times a row's seconds, with the interval of the seconds, which i
 resolution of the blocks of 50 steps.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import combinations, product
-from operator import itemgetter
-from typing import Any
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.families import ALPHABET, Recurrent
+from dlbench.adapters.protocol import Cell
 from dlbench.reports.claims.claims import Answer, Evidence, answers, evidence, of_losses
 from dlbench.reports.claims.figures import ONE_TRAINING, Claimed, Question, of_times, of_value
 from dlbench.reports.claims.report import figures
@@ -26,7 +27,6 @@ from dlbench.reports.curve.training import (
     ALIKE,
     KNOWS_NOTHING,
     SHARES,
-    TEXT,
     Learnt,
     Losses,
     Net,
@@ -41,7 +41,7 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table
-from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
+from dlbench.reports.report import ALL_RUNS, QUANTITY, Report, ReportOptions, Source
 from dlbench.reports.results import flags, quantities
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import grouped
@@ -49,7 +49,7 @@ from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import counted, place_name, rest_of, row_name
 from dlbench.reports.results.number_text import deviation, interval, number
 from dlbench.reports.results.record import Record
-from dlbench.reports.results.statistics import clearly_slower
+from dlbench.reports.results.statistics import Summary, clearly_slower
 
 KARPATHY = "karpathy2016"
 NOTHING = (
@@ -65,171 +65,203 @@ QUANTITIES = {
     "loss": "Loss",
 }
 _UNITS = {"hours": 1, "minutes": 60, "seconds": 3600}
-"""How many of each are an hour."""
-_SAID_ONCE = {flags.FEW_LAUNCHES}
+"""How many of these units an hour has."""
+_SHOWN_ONCE = {flags.FEW_LAUNCHES}
+
+
+class Hours(NamedTuple):
+    """Hours with the ends of their interval."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+class TimeToTarget(NamedTuple):
+    """The time of a network in a row to the target of a text."""
+
+    curve: Curve
+    point: Point
+    seconds: Summary
+    """Of an update."""
+    learnt: Learnt
+    loss: float
+    steps_to_target: float | None
+    """None where the network never reached the target."""
+    hours_to_target: Hours | None
+    pareto: bool = False
+    """Whether no other network of the machine is both clearly faster and lower."""
+
+    @property
+    def text(self) -> str:
+        """The digest of the text."""
+        return self.learnt.text.digest
+
+
+class Finding(NamedTuple):
+    """One of the lecture's claims, or a cost, tried on the user's curves."""
+
+    name: str
+    finding: str
+    evidence: Evidence
+
+
+class Conclusions(NamedTuple):
+    """The findings about several curves together."""
+
+    texts: tuple[Learnt, ...]
+    times: list[TimeToTarget]
+    findings: list[Finding]
 
 
 def study(matrix: Matrix, records: Sequence[Record]) -> Curves:
     """Return the curves of a matrix over networks (`Net`), and the trainings in these records."""
-    curves, learnt = _curves(matrix, records), learnt_of(records)
-    notes = [
-        f"{net.name}: training in {each.record.cell.framework} ended: {ended}"
-        for of_text in learnt
-        for net, each in of_text.nets.items()
-        if (ended := each.record.outcome.curve_ended)
-    ]
-    times = [row for each in learnt for row in _times(curves, each)]
-    conclusions = {
-        "texts": learnt,
-        "times": times,
-        "findings": list(_findings(curves, learnt, times)),
-    }
+    curves = _curves(matrix, records)
+    texts = learnt_of(records)
+    notes = []
+    times: list[TimeToTarget] = []
+    for learnt in texts:
+        times += _times(curves, learnt)
+        for net, training in learnt.nets.items():
+            ended = training.record.outcome.curve_ended
+            if ended:
+                framework = training.record.cell.framework
+                notes.append(f"{net.name}: training in {framework} ended: {ended}")
+    conclusions = Conclusions(texts, times, list(_findings(curves, texts, times)))
     return Curves(curves, (*notes, *matrix.notes), conclusions)
 
 
 def _curves(matrix: Matrix, records: Iterable[Record]) -> tuple[Curve, ...]:
-    nets = {
-        (each.cell.network, each.cell.specification, each.cell.batch_size): net_of(each)
-        for each in records
-    }
+    nets = {}
+    for record in records:
+        cell = record.cell
+        nets[cell.network, cell.specification, cell.batch_size] = net_of(record)
     points = []
-    for cell in matrix.cells.values():
-        group = cell.group
+    for result in matrix.cells.values():
+        group = result.group
         net = nets.get((group.network, group.specification, group.batch_size))
         if net is not None and (group.precision, group.placement) == ("float32", "resident"):
-            points.append(Point(net, cell, cell.timed))
-    points.sort(
-        key=lambda each: (
-            each.at.work,
-            matrix.columns.index(each.cell.column),
-            each.cell.row,
-            each.at.order,
-        )
-    )
-    return tuple(
-        Curve(
-            matrix.hosts[place.machine],
-            axes.without(of[0].cell.cell, "network", "specification", "batch_size"),
-            tuple(of),
-        )
-        for (_, place, _), of in grouped(
-            points, lambda each: (each.at.work, each.cell.column, each.cell.row)
-        ).items()
-    )
+            points.append(Point(net, result, result.timed))
+
+    def order(point: Point) -> tuple[object, ...]:
+        column = matrix.columns.index(point.cell.column)
+        return point.at.work, column, point.cell.row, point.at.order
+
+    points.sort(key=order)
+    curves = []
+    for points_of_row in grouped(points, _work_and_row).values():
+        first = points_of_row[0].cell
+        shared = axes.without(first.cell, "network", "specification", "batch_size")
+        curves.append(Curve(matrix.hosts[first.machine], shared, tuple(points_of_row)))
+    return tuple(curves)
 
 
-def _times(curves: Iterable[Curve], learnt: Learnt) -> list[dict[str, Any]]:
+def _work_and_row(point: Point) -> tuple[object, ...]:
+    return point.at.work, point.cell.column, point.cell.row
+
+
+def _times(curves: Iterable[Curve], learnt: Learnt) -> list[TimeToTarget]:
     """Return the times to the target of a text.
 
     One is on the Pareto front where no other network in any row of its machine is both clearly
     faster and lower.
     """
-    found: list[dict[str, Any]] = []
+    times = []
     for curve in curves:
         for point in curve.timed:
-            if (loss := learnt.loss(point.at)) is not None and point.seconds is not None:
+            loss = learnt.loss(point.at)
+            if loss is not None and point.seconds is not None:
                 steps = learnt.nets[point.at].steps_to(learnt.target)
-                hours = (
-                    None
-                    if steps is None
-                    else [end and steps / 3600 * end for end in pictures.ends(point.seconds)]
-                )
-                row: dict[str, Any] = {
-                    "curve": curve,
-                    "point": point,
-                    "learnt": learnt,
-                    "text": learnt.text[1],
-                    "loss": loss,
-                }
-                row |= {
-                    "steps_to_target": steps,
-                    "hours_to_target": hours and dict(zip(VALUE, hours, strict=True)),
-                }
-                found.append(row)
-    for row in found:
-        rivals = (
-            each
-            for each in found
-            if each["curve"].host == row["curve"].host and each["loss"] < row["loss"]
-        )
-        row["pareto"] = not any(
-            clearly_slower(row["point"].seconds, each["point"].seconds) for each in rivals
-        )
-    return found
+                hours = None if steps is None else _hours(steps, point.seconds)
+                times.append(TimeToTarget(curve, point, point.seconds, learnt, loss, steps, hours))
+    return [time._replace(pareto=not _is_beaten(time, times)) for time in times]
+
+
+def _hours(steps: float, seconds: Summary) -> Hours:
+    value, low, high = pictures.ends(seconds)
+    return Hours(
+        steps / 3600 * value,
+        None if low is None else steps / 3600 * low,
+        None if high is None else steps / 3600 * high,
+    )
+
+
+def _is_beaten(time: TimeToTarget, times: Iterable[TimeToTarget]) -> bool:
+    """Return whether another network of the machine is both clearly faster and lower."""
+    return any(
+        rival.curve.host == time.curve.host
+        and rival.loss < time.loss
+        and clearly_slower(time.seconds, rival.seconds)
+        for rival in times
+    )
 
 
 # Findings: the lecture's claims on the user's curves, and the costs of cells and layers.
 
 
 def _findings(
-    curves: Sequence[Curve], learnt: Sequence[Learnt], times: Sequence[dict[str, Any]]
-) -> Iterator[dict[str, Any]]:
+    curves: Sequence[Curve], texts: Sequence[Learnt], times: Sequence[TimeToTarget]
+) -> Iterator[Finding]:
     """Yield the findings that have any figure."""
-    losses = losses_of(learnt)
-    asked: list[tuple[str, str, Iterable[Question]]] = [
+    losses = losses_of(texts)
+    rnn = {"cell": "rnn"}
+    gru_costs = _costs(curves, {"cell": "gru"}, rnn)
+    lstm_costs = _costs(curves, {"cell": "lstm"}, rnn)
+    layers_cost = _costs(curves, {"layers": 3}, {"layers": 1})
+    asked: list[tuple[str, str, list[Question]]] = [
         ("G1", "LSTM and GRU have a lower loss than rnn of equal size", of_losses("G1", losses)),
         ("G1t", "and after equal time", _gated_at_equal_time(times)),
         ("G2", "Another layer lowers the loss", of_losses("G2", losses)),
         ("G3", "Doubling the size lowers the loss", of_losses("G3", losses)),
-        (
-            "gru",
-            "A GRU takes longer than rnn, by its FLOPs",
-            _costs(curves, {"cell": "gru"}, {"cell": "rnn"}),
-        ),
-        (
-            "lstm",
-            "An LSTM takes longer than rnn, by its FLOPs",
-            _costs(curves, {"cell": "lstm"}, {"cell": "rnn"}),
-        ),
-        (
-            "layers",
-            "3 layers take longer than 1, by their FLOPs",
-            _costs(curves, {"layers": 3}, {"layers": 1}),
-        ),
+        ("gru", "A GRU takes longer than rnn, by its FLOPs", gru_costs),
+        ("lstm", "An LSTM takes longer than rnn, by its FLOPs", lstm_costs),
+        ("layers", "3 layers take longer than 1, by their FLOPs", layers_cost),
     ]
-    questions = [tuple(each) for *_, each in asked]
-    answered = iter(answers([question for each in questions for question in each]))
-    for (name, said, _), each in zip(asked, questions, strict=True):
-        found = evidence([(question, next(answered)) for question in each])
-        if found.figures:
-            yield {"name": name, "finding": said, "evidence": found}
+    # All questions together are one family of comparisons.
+    answered = iter(answers([question for *_, questions in asked for question in questions]))
+    for name, sentence, questions in asked:
+        support = evidence([(question, next(answered)) for question in questions])
+        if support.figures:
+            yield Finding(name, sentence, support)
 
 
-def _gated_at_equal_time(times: Iterable[Mapping[str, Any]]) -> Iterator[Question]:
-    """Ask for each row whether a gated network has the lower loss after the time that the plain one
-    took.
-    """
-    rows = {
-        (rest_of(row["curve"].cell), row["curve"].place, row["text"], row["point"].at): row
-        for row in times
-    }
-    for (name, place, text, net), row in rows.items():
-        rival = rows.get((name, place, text, net._replace(cell="rnn")))
+def _gated_at_equal_time(times: Iterable[TimeToTarget]) -> list[Question]:
+    """Ask for each row whether a gated network has the lower loss after the plain one's time."""
+    by_net = {}
+    for time in times:
+        row = (rest_of(time.curve.cell), time.curve.place, time.text)
+        by_net[row, time.point.at] = time
+    questions = []
+    for (row, net), time in by_net.items():
+        rival = by_net.get((row, net._replace(cell="rnn")))
         if net.cell == "rnn" or rival is None:
             continue
-        common = row["learnt"].common_steps
-        steps = rival["point"].seconds.median * common / row["point"].seconds.median
-        loss = row["learnt"].nets[net].loss_at(min(steps, common))
+        common = time.learnt.common_steps
+        steps = rival.seconds.median * common / time.seconds.median
+        loss = time.learnt.nets[net].loss_at(min(steps, common))
         if loss is not None:
-            what = f"{name}, {net.name} after {steps:.0f} steps: loss of rnn / its own"
-            yield of_value(what, rival["loss"] / loss, Claimed(least=1.0), ONE_TRAINING)
+            what = f"{row[0]}, {net.name} after {steps:.0f} steps: loss of rnn / its own"
+            questions.append(of_value(what, rival.loss / loss, Claimed(least=1.0), ONE_TRAINING))
+    return questions
 
 
 def _costs(
-    curves: Iterable[Curve], of: Mapping[str, Any], against: Mapping[str, Any]
-) -> Iterator[Question]:
-    """Ask how much longer an update of these networks takes than that of networks differing in one
-    number only.
+    curves: Iterable[Curve], numbers: Mapping[str, Any], numbers_of_rival: Mapping[str, Any]
+) -> list[Question]:
+    """Ask how much longer an update of these networks takes than that of their rivals.
+
+    A rival differs in these numbers only.
     """
+    questions = []
     for curve in curves:
         cells = {point.at: point.cell for point in curve.points}
         for net, cell in cells.items():
-            other = net._replace(**against)
-            if net == net._replace(**of) and other in cells:
-                what = f"{rest_of(curve.cell)}, {net.name} / {other.name}"
-                yield of_times(
-                    what, cell, cells[other], Claimed(least=1.0, size=flops(net) / flops(other))
-                )
+            rival = net._replace(**numbers_of_rival)
+            if net == net._replace(**numbers) and rival in cells:
+                what = f"{rest_of(curve.cell)}, {net.name} / {rival.name}"
+                claimed = Claimed(least=1.0, size=flops(net) / flops(rival))
+                questions.append(of_times(what, cell, cells[rival], claimed))
+    return questions
 
 
 def flops(net: Net) -> int:
@@ -241,34 +273,48 @@ def flops(net: Net) -> int:
 # Tables.
 
 
-def cells_page(found: Curves, quantity: str = "seconds", against: str = "") -> Page:
+def cells_page(content: Curves, quantity: str = "seconds", against: str = "") -> Page:
     """Return speeds, losses, times to a loss, and findings, as tables."""
-    if not found.curves and not found.conclusions["texts"]:
-        return Page((NOTHING,), (), found.notes)
-    tables = [] if quantity == "loss" else [_speeds(curve, quantity) for curve in found.curves]
-    tables += [each for learnt in found.conclusions["texts"] for each in _loss_tables(learnt)]
-    tables += _published_tables() if against else []
-    tables += [] if quantity == "loss" else _times_tables(found.conclusions["times"])
-    tables += [_findings_table(findings)] if (findings := found.conclusions["findings"]) else []
-    before = [f"On {name}." for name in dict.fromkeys(curve.host.name for curve in found.curves)]
-    before += _order_lines(losses_of(found.conclusions["texts"]), against) if against else []
-    return Page(tuple(before), tuple(tables), tuple(_legend(found, quantity)))
+    conclusions: Conclusions = content.conclusions
+    if not content.curves and not conclusions.texts:
+        return Page((NOTHING,), (), content.notes)
+    tables: list[Table] = []
+    if quantity != "loss":
+        tables += [_speeds(curve, quantity) for curve in content.curves]
+    for learnt in conclusions.texts:
+        tables += _loss_tables(learnt)
+    if against:
+        tables += _published_tables()
+    if quantity != "loss":
+        tables += _times_tables(conclusions.times)
+    if conclusions.findings:
+        tables.append(_findings_table(conclusions.findings))
+    names = dict.fromkeys(curve.host.name for curve in content.curves)
+    before = [f"On {name}." for name in names]
+    if against:
+        before += _order_lines(losses_of(conclusions.texts), against)
+    return Page(tuple(before), tuple(tables), tuple(_legend(content, quantity)))
 
 
 def _grid(
     title: str, entries: Mapping[tuple[int, tuple[str, int]], Entry], notes: Iterable[str] = ()
 ) -> Table:
-    """Return a table of networks by their (size, (cell, layers)): sizes down, cells with their
-    layers across.
-    """
-    columns = sorted(
-        {column for _, column in entries}, key=lambda each: (cell_order(each[0]), each[1])
+    """Return a table of networks by (size, (cell, layers)): sizes down, cells and layers across."""
+    columns = sorted({column for _, column in entries}, key=_column_order)
+    layers_of_cells = Counter(cell for cell, _ in columns)
+    has_layers = len(columns) > len(layers_of_cells)
+    return Table(
+        title,
+        ("size", *(f"{cell} {layers}" for cell, layers in columns)),
+        tuple(grid(entries, columns)),
+        tuple(notes),
+        spans=tuple(layers_of_cells.items()) if has_layers else (),
     )
-    cells = list(dict.fromkeys(cell for cell, _ in columns))
-    spans = tuple((cell, sum(each == cell for each, _ in columns)) for cell in cells)
-    head = ("size", *(f"{cell} {layers}" for cell, layers in columns))
-    rows = tuple(grid(entries, columns))
-    return Table(title, head, rows, tuple(notes), spans=spans if len(columns) > len(cells) else ())
+
+
+def _column_order(column: tuple[str, int]) -> tuple[object, ...]:
+    cell, layers = column
+    return cell_order(cell), layers
 
 
 def _place(net: Net) -> tuple[int, tuple[str, int]]:
@@ -282,223 +328,248 @@ def _characters(cell: CellResult, net: Net) -> float | None:
 def _speeds(curve: Curve, quantity: str) -> Table:
     reasons: dict[str, list[str]] = {}
     entries = {}
-    for net, cell, *_ in curve.points:
+    for point in curve.points:
+        net, cell = point.at, point.cell
         value = quantities.QUANTITIES.get(quantity)
         if value is None:
             characters = partial(_characters, net=net)
             value = quantities.Quantity("", quantities.follows_time(characters), of_time=True)
-        entries[_place(net)] = layout.entry(cell, value, _SAID_ONCE)._replace(best=False)
+        entries[_place(net)] = layout.entry(cell, value, _SHOWN_ONCE)._replace(best=False)
         if not cell.shown:
             reasons.setdefault(layout.why_hole(cell), []).append(net.name)
     notes = [f"{', '.join(nets)}: {why}" for why, nets in reasons.items()]
-    return _grid(
-        f"{QUANTITIES[quantity]}: {rest_of(curve.cell)}; {curve.points[0].at.work_name}",
-        entries,
-        notes,
-    )
+    title = f"{QUANTITIES[quantity]}: {rest_of(curve.cell)}; {curve.points[0].at.work_name}"
+    return _grid(title, entries, notes)
 
 
 def _loss_tables(learnt: Learnt) -> Iterator[Table]:
-    *_, symbols, known = learnt.text
-    for work in dict.fromkeys(net.work for net in learnt.nets):
-        nets = {net: each for net, each in learnt.nets.items() if net.work == work}
-        floor = "floor, its entropy," if known is not None else "lowest loss"
-        notes = [
-            (
-                f"{learnt.title}, {symbols:,} symbols; {floor} {learnt.floor:.3f}; uniform "
-                f"guessing has {KNOWS_NOTHING:.3f}."
-            ),
-            *_check_lines(nets),
-        ]
-        title = (
-            f"Loss after {learnt.common_steps} steps, nats a symbol; {next(iter(nets)).work_name}"
-        )
-        yield _grid(
-            title, {_place(net): _loss(learnt.loss(net), each) for net, each in nets.items()}, notes
-        )
+    text = learnt.text
+    floor = "lowest loss" if text.floor is None else "floor, its entropy,"
+    note = (
+        f"{learnt.title}, {text.symbols:,} symbols; {floor} {learnt.floor:.3f}; uniform guessing "
+        f"has {KNOWS_NOTHING:.3f}."
+    )
+    for nets in grouped(learnt.nets, lambda net: net.work).values():
+        trainings = {net: learnt.nets[net] for net in nets}
+        entries = {
+            _place(net): _loss(learnt.loss(net), training) for net, training in trainings.items()
+        }
+        title = f"Loss after {learnt.common_steps} steps, nats a symbol; {nets[0].work_name}"
+        yield _grid(title, entries, [note, *_check_lines(trainings)])
 
 
-def _loss(loss: float | None, found: Training) -> Entry:
-    marks = {None: UNCHECKED, True: "", False: NOT_CONFIRMED}[found.confirmed]
+def _loss(loss: float | None, training: Training) -> Entry:
+    marks = {None: UNCHECKED, True: "", False: NOT_CONFIRMED}[training.confirmed]
     return Entry("ended" if loss is None else f"{loss:.3f}", "", marks, hole=loss is None)
 
 
-def _check_lines(nets: Mapping[Net, Training]) -> Iterator[str]:
-    good: dict[tuple[str, str, int], list[float]] = {}
-    for net, each in nets.items():
-        for check in each.checks:
-            by, main, steps = check["framework"], each.record.cell.framework, check["steps"]
-            if check["difference"] < ALIKE:
-                good.setdefault((main, by, steps), []).append(check["difference"])
+def _check_lines(trainings: Mapping[Net, Training]) -> Iterator[str]:
+    confirming: dict[tuple[str, str, int], list[float]] = {}
+    for net, training in trainings.items():
+        main = training.record.cell.framework
+        for check in training.checks:
+            if check.difference < ALIKE:
+                key = (main, check.framework, check.steps)
+                confirming.setdefault(key, []).append(check.difference)
             else:
                 yield (
-                    f"{NOT_CONFIRMED} {net.name}: not confirmed. {by} differs from {main} by "
-                    f"{check['difference']:.1%} in a block up to step {steps}."
+                    f"{NOT_CONFIRMED} {net.name}: not confirmed. {check.framework} differs from "
+                    f"{main} by {check.difference:.1%} in a block up to step {check.steps}."
                 )
-    for (main, by, steps), differences in good.items():
+    for (main, other, steps), differences in confirming.items():
         count = counted(len(differences), "curve")
-        shown = f"{most:.2%}" if (most := max(differences)) >= 0.0001 else "0.01 %"
+        most = max(differences)
+        shown = f"{most:.2%}" if most >= 0.0001 else "0.01 %"
         yield (
-            f"{by} confirms {count} of {main}: block means up to step {steps} differ by at most "
+            f"{other} confirms {count} of {main}: block means up to step {steps} differ by at most "
             f"{shown}."
         )
-    if any(each.confirmed is None for each in nets.values()):
+    if any(training.confirmed is None for training in trainings.values()):
         yield f"{UNCHECKED} trained in one framework only, so not checked"
 
 
 def _published_tables() -> Iterator[Table]:
     note = "Another text and another training: compare the order."
     for text, losses in published_losses().items():
-        entries = {
-            (size, (cell, layers)): Entry(f"{loss:.3f}")
-            for (cell, layers, size), loss in losses.items()
-        }
+        entries = {}
+        for (cell, layers, size), loss in losses.items():
+            entries[size, (cell, layers)] = Entry(f"{loss:.3f}")
         yield _grid(f"Loss, {text} ({KARPATHY})", entries, [note])
 
 
 def _order_lines(own: Losses, against: str) -> Iterator[str]:
     """Yield how many pairs of networks are in the published order."""
-    for (mine, here), (text, there) in product(own.items(), published_losses().items()):
-        both = combinations([(loss, there[net]) for net, loss in here.items() if net in there], 2)
-        if alike := [(a < c) == (b < d) for (a, b), (c, d) in both]:
-            yield (
-                f"{mine}: {sum(alike)} of {len(alike)} pairs of networks have losses in the order "
-                f"of {against}'s {text}."
-            )
+    published = published_losses()
+    for own_text, own_losses in own.items():
+        for text, losses in published.items():
+            shared = [net for net in own_losses if net in losses]
+            pairs = list(combinations(shared, 2))
+            alike = 0
+            for first, second in pairs:
+                own_order = own_losses[first] < own_losses[second]
+                alike += own_order == (losses[first] < losses[second])
+            if pairs:
+                yield (
+                    f"{own_text}: {alike} of {len(pairs)} pairs of networks have losses in the "
+                    f"order of {against}'s {text}."
+                )
 
 
-def _times_tables(times: Sequence[dict[str, Any]]) -> Iterator[Table]:
+def _times_tables(times: Sequence[TimeToTarget]) -> Iterator[Table]:
     """Yield a table for each text and place: rows and their networks down."""
-
-    def place_of(row: Mapping[str, Any]) -> tuple[object, ...]:
-        curve: Curve = row["curve"]
-        return (
-            row["learnt"].text,
-            curve.host.fingerprint,
-            place_name(curve.cell),
-            row["point"].at.work,
-        )
-
-    for of_place in grouped(times, place_of).values():
-        learnt: Learnt = of_place[0]["learnt"]
-        longest = max(
-            (row["hours_to_target"]["value"] for row in of_place if row["hours_to_target"]),
-            default=0.0,
-        )
-        unit = next((unit for unit, count in _UNITS.items() if longest * count >= 2), "seconds")
+    for times_of_place in grouped(times, _text_and_place).values():
+        first = times_of_place[0]
+        learnt = first.learnt
+        hours = [time.hours_to_target for time in times_of_place]
+        unit = _unit(max((taken.value for taken in hours if taken is not None), default=0.0))
         rows: list[tuple[Entry, ...]] = []
-        for row in of_place:
-            heading = (Entry(row_name(row["curve"].cell)),)
-            rows += [*([] if heading in rows else [heading]), _time(row, unit)]
+        for time in times_of_place:
+            heading = (Entry(row_name(time.curve.cell)),)
+            if heading not in rows:
+                rows.append(heading)
+            rows.append(_time(time, unit))
         title = (
             f"Time to a loss of {learnt.target:.3f}, {learnt.share:.0%} of the way to the floor: "
-            f"{place_name(of_place[0]['curve'].cell)}; {learnt.title}"
+            f"{place_name(first.curve.cell)}; {learnt.title}"
         )
         yield Table(title, ("network", "s/update", "steps", unit, "loss", "lowest"), tuple(rows))
 
 
-def _time(row: Mapping[str, Any], unit: str) -> tuple[Entry, ...]:
-    net, seconds, steps = row["point"].at, row["point"].seconds, row["steps_to_target"]
-    training = row["learnt"].nets[net]
-    taken, reached = Entry(f"not in {training.last}", hole=True), Entry("never", hole=True)
-    if steps is not None:
-        value, *_ = hours = row["hours_to_target"].values()
-        taken, reached = (
-            Entry(number(value * _UNITS[unit]), deviation(*hours)),
-            Entry(f"{steps:.0f}"),
-        )
+def _text_and_place(time: TimeToTarget) -> tuple[object, ...]:
+    machine = time.curve.host.fingerprint
+    return time.learnt.text, machine, place_name(time.curve.cell), time.point.at.work
+
+
+def _unit(hours: float) -> str:
+    """Return the largest unit of which this time has two or more, else seconds."""
+    for unit, count in _UNITS.items():
+        if hours * count >= 2:
+            return unit
+    return "seconds"
+
+
+def _time(time: TimeToTarget, unit: str) -> tuple[Entry, ...]:
+    net, seconds = time.point.at, time.seconds
+    training = time.learnt.nets[net]
+    if time.steps_to_target is None or time.hours_to_target is None:
+        steps = Entry("never", hole=True)
+        taken = Entry(f"not in {training.last}", hole=True)
+    else:
+        hours = time.hours_to_target
+        steps = Entry(f"{time.steps_to_target:.0f}")
+        taken = Entry(number(hours.value * _UNITS[unit]), deviation(*hours))
     return (
-        Entry(net.name, best=row["pareto"]),
+        Entry(net.name, best=time.pareto),
         Entry(number(seconds.median), interval(seconds)),
-        reached,
+        steps,
         taken,
-        Entry(f"{row['loss']:.3f}"),
+        Entry(f"{time.loss:.3f}"),
         Entry(f"{min(training.losses):.3f}"),
     )
 
 
-def _verdict(finding: Mapping[str, Any]) -> Entry:
-    found: Evidence = finding["evidence"]
-    holds = f", {found.holds} of {found.of}" if found.verdict is Answer.PARTLY else ""
-    return Entry(found.verdict.value + holds, hole=found.verdict is Answer.DIFFERS)
+def _verdict(finding: Finding) -> Entry:
+    support = finding.evidence
+    holds = f", {support.holds} of {support.of}" if support.verdict is Answer.PARTLY else ""
+    return Entry(support.verdict.value + holds, hole=support.verdict is Answer.DIFFERS)
 
 
-def _numbers(finding: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "what": question.what,
-            "answer": answer,
-            "claimed": question.claimed,
-            **(plain(question.found) or {}),
-        }
-        for question, answer in finding["evidence"].figures
-    ]
+def _numbers(finding: Finding) -> list[dict[str, Any]]:
+    numbers = []
+    for question, answer in finding.evidence.figures:
+        asked = {"what": question.what, "answer": answer, "claimed": question.claimed}
+        numbers.append({**asked, **(plain(question.found) or {})})
+    return numbers
 
 
-_FINDING: tuple[Column[Mapping[str, Any]], ...] = (
-    Column("name", "", itemgetter("name")),
-    Column("finding", "finding", itemgetter("finding")),
-    Column("verdict", "verdict", lambda finding: finding["evidence"].verdict, _verdict),
-    *attributes(lambda finding: finding["evidence"], "holds", "of"),
+_FINDING: tuple[Column[Finding], ...] = (
+    Column("name", "", lambda finding: finding.name),
+    Column("finding", "finding", lambda finding: finding.finding),
+    Column("verdict", "verdict", lambda finding: finding.evidence.verdict, _verdict),
+    *attributes(lambda finding: finding.evidence, "holds", "of"),
     Column("numbers", None, _numbers),
 )
 
 
-def _findings_table(findings: Sequence[Mapping[str, Any]]) -> Table:
+def _findings_table(findings: Sequence[Finding]) -> Table:
     notes = [
-        f"{each['name']}: {figures(each['evidence'])}." for each in findings if each["evidence"].of
+        f"{finding.name}: {figures(finding.evidence)}."
+        for finding in findings
+        if finding.evidence.of
     ]
     return table(_FINDING, findings, "Findings", notes=notes, words=True)
 
 
-def _legend(found: Curves, quantity: str) -> Iterator[str]:
-    cells = [point.cell for curve in found.curves for point in curve.points if point.cell.shown]
+def _legend(content: Curves, quantity: str) -> Iterator[str]:
+    points = [point for curve in content.curves for point in curve.points]
+    cells = [point.cell for point in points if point.cell.shown]
     if quantity != "loss" and cells:
         yield layout.HALF_WIDTH
-        yield from layout.flag_lines(cells, _SAID_ONCE)
-    if found.conclusions["times"]:
+        yield from layout.flag_lines(cells, _SHOWN_ONCE)
+    if content.conclusions.times:
         yield (
             f"{layout.BEST} no other network in any row of the machine is both clearly faster and "
             "lower. The time is steps to the loss times seconds per update; its interval is that "
             "of the seconds. The number of steps is accurate to about half a block of 50."
         )
+        shares = ", ".join(f"{share:.0%}" for share in SHARES)
         yield (
             "A loss is the mean over the block of steps that ends there, each taken before its "
             "update on freshly drawn stretches. The share of the way is the largest of "
-            f"{', '.join(f'{each:.0%}' for each in SHARES)} that any network reached."
+            f"{shares} that any network reached."
         )
-    if any(
-        each.confirmed is False
-        for of_text in found.conclusions["texts"]
-        for each in of_text.nets.values()
-    ):
+    if any(training.confirmed is False for training in _trainings(content)):
         yield (
             f"{NOT_CONFIRMED} another framework's block means differ by {ALIKE:.0%} or more: do "
             "not rely on it"
         )
-    yield from found.notes
+    yield from content.notes
+
+
+def _trainings(content: Curves) -> list[Training]:
+    return [training for learnt in content.conclusions.texts for training in learnt.nets.values()]
 
 
 # JSON and CSV: a row is a curve, its point, and the point's time on a text where it was trained.
 
 
-_Row = tuple[Curve, Point, Mapping[str, Any]]
-_PLACE: tuple[Column[Any], ...] = (
-    *within(curve_columns(*(axis.name for axis in axes.of_role(axes.GROUP))), itemgetter(0)),
+class _Row(NamedTuple):
+    """A line of JSON or CSV."""
+
+    curve: Curve
+    point: Point
+    time: TimeToTarget | None = None
+    """On a text; None without one, and for the speeds of JSON."""
+
+
+def _curve_of_row(row: _Row) -> Curve:
+    return row.curve
+
+
+def _point_of_row(row: _Row) -> Point:
+    return row.point
+
+
+def _characters_of_point(point: Point) -> float | None:
+    return _characters(point.cell, point.at)
+
+
+_PLACE: tuple[Column[_Row], ...] = (
+    *within(curve_columns(*(axis.name for axis in axes.of_role(axes.GROUP))), _curve_of_row),
     *attributes(
-        lambda row: row[1].at, "batch_size", "cell", "layers", "size", "steps", "embedding"
+        lambda row: row.point.at, "batch_size", "cell", "layers", "size", "steps", "embedding"
     ),
 )
-_SPEED: tuple[Column[Any], ...] = within(
+_SPEED: tuple[Column[_Row], ...] = within(
     (
         *cell_columns("status", "reason", "seconds"),
-        Column("characters_per_second", None, lambda point: _characters(point.cell, point.at)),
+        Column("characters_per_second", None, _characters_of_point),
         *cell_columns("gflops", "ceiling_fraction", "flags", "run"),
     ),
-    itemgetter(1),
+    _point_of_row,
 )
 _TIME: tuple[Column[_Row], ...] = attributes(
-    lambda row: row[2],
+    lambda row: row.time,
     "text",
     "loss",
     "steps_to_target",
@@ -508,115 +579,134 @@ _TIME: tuple[Column[_Row], ...] = attributes(
 )
 
 
-def cells_data(found: Curves) -> dict[str, Any]:
+def cells_data(content: Curves) -> dict[str, Any]:
     """Return a JSON object: texts with their curves, speeds, times to a loss, findings."""
-    speeds: list[_Row] = [(curve, point, {}) for curve in found.curves for point in curve.points]
+    conclusions: Conclusions = content.conclusions
+    speeds = [_Row(curve, point) for curve in content.curves for point in curve.points]
+    times = [_Row(time.curve, time.point, time) for time in conclusions.times]
     return {
-        "texts": [_text(each) for each in found.conclusions["texts"]],
+        "texts": [_text(learnt) for learnt in conclusions.texts],
         "speeds": objects((*_PLACE, *_SPEED), speeds),
-        "times": objects(
-            (*_PLACE, *_TIME),
-            [(row["curve"], row["point"], row) for row in found.conclusions["times"]],
-        ),
-        "findings": objects(_FINDING, found.conclusions["findings"]),
-        "notes": list(found.notes),
+        "times": objects((*_PLACE, *_TIME), times),
+        "findings": objects(_FINDING, conclusions.findings),
+        "notes": list(content.notes),
     }
 
 
-def cells_rows(found: Curves) -> Rows:
+def cells_rows(content: Curves) -> Rows:
     """Return a CSV line for each speed, and for each text on which its network was trained."""
-    rows: list[_Row] = []
-    for curve in found.curves:
+    rows = []
+    for curve in content.curves:
         for point in curve.points:
             times = [
-                row
-                for row in found.conclusions["times"]
-                if row["curve"] is curve and row["point"] is point
+                time
+                for time in content.conclusions.times
+                if time.curve is curve and time.point is point
             ]
-            rows += [(curve, point, row) for row in times or [{}]]
+            rows += [_Row(curve, point, time) for time in times] or [_Row(curve, point)]
     return csv_rows((*_PLACE, *_SPEED, *_TIME), rows)
 
 
 def _text(learnt: Learnt) -> dict[str, Any]:
     return {
-        **dict(zip(TEXT, learnt.text, strict=True)),
+        **learnt.text._asdict(),
         "floor_taken": learnt.floor,
         "loss_knowing_nothing": KNOWS_NOTHING,
         "target_share": learnt.share,
         "target_loss": learnt.target,
         "common_steps": learnt.common_steps,
-        "curves": [
-            {
-                **net._asdict(),
-                **{name: getattr(each.record.cell, name) for name in ("framework", "mode")},
-                **{name: getattr(each.record, name) for name in ("machine", "run")},
-                "test_loss": each.record.outcome.test_loss,
-                "ended": each.record.outcome.curve_ended,
-                "loss": learnt.loss(net),
-                "steps_to_target": each.steps_to(learnt.target),
-                "blocks": [list(block) for block in zip(each.steps, each.losses, strict=True)],
-                "confirmed": each.confirmed,
-                "checks": list(each.checks),
-            }
-            for net, each in learnt.nets.items()
-        ],
+        "curves": [_loss_curve(net, training, learnt) for net, training in learnt.nets.items()],
+    }
+
+
+def _loss_curve(net: Net, training: Training, learnt: Learnt) -> dict[str, Any]:
+    record = training.record
+    return {
+        **net._asdict(),
+        "framework": record.cell.framework,
+        "mode": record.cell.mode,
+        "machine": record.machine,
+        "run": record.run,
+        "test_loss": record.outcome.test_loss,
+        "ended": record.outcome.curve_ended,
+        "loss": learnt.loss(net),
+        "steps_to_target": training.steps_to(learnt.target),
+        "blocks": [list(block) for block in zip(training.steps, training.losses, strict=True)],
+        "confirmed": training.confirmed,
+        "checks": [check._asdict() for check in training.checks],
     }
 
 
 # The picture.
 
 
-def _picture(found: Curves, learnt: Learnt) -> pictures.Picture:
+def _picture(content: Curves, learnt: Learnt) -> pictures.Picture:
     """Return a page: a panel against steps, then one for each curve against seconds.
 
     A cell has a colour, the number of layers a kind of line, a size a mark.
     """
-    nets = sorted(
-        (net for net, each in learnt.nets.items() if each.steps),
-        key=lambda net: (net.work, cell_order(net.cell), net.layers, net.size),
-    )
+    trained = [net for net, training in learnt.nets.items() if training.steps]
+    nets = sorted(trained, key=_style_order)
     sizes = sorted({net.size for net in nets})
-    styles = {
-        net: pictures.style(cell_order(net.cell)[0], sizes.index(net.size), net.layers - 1)
-        for net in nets
-    }
+    styles: dict[Net, pictures.Style] = {}
+    for net in nets:
+        colour = cell_order(net.cell)[0]
+        styles[net] = pictures.style(colour, sizes.index(net.size), net.layers - 1)
 
-    def lines(seconds: Callable[[Net], float | None]) -> list[pictures.Line]:
-        return [
-            pictures.Line(
-                [(x * step, (y, None, None)) for x, y in zip(of.middles, of.losses, strict=True)],
-                styles[net],
-            )
-            for net in nets
-            if (step := seconds(net)) is not None and (of := learnt.nets[net])
-        ]
+    def lines(seconds_of_step: Mapping[Net, float]) -> list[pictures.Line]:
+        drawn = []
+        for net in nets:
+            if net in seconds_of_step:
+                training = learnt.nets[net]
+                points = [
+                    (middle * seconds_of_step[net], (loss, None, None))
+                    for middle, loss in zip(training.middles, training.losses, strict=True)
+                ]
+                drawn.append(pictures.Line(points, styles[net]))
+        return drawn
 
     levels = (learnt.floor, learnt.target)
+    against_steps = lines(dict.fromkeys(nets, 1.0))
     panels = [
-        pictures.Panel(
-            "against steps", lines(lambda net: 1.0), levels=levels, across="steps", linear=True
-        )
+        pictures.Panel("against steps", against_steps, levels=levels, across="steps", linear=True)
     ]
-    for curve in found.curves:
+    across = "seconds of updates (logarithmic)"
+    for curve in content.curves:
         medians = {net: seconds.median for net, seconds in curve.times.items() if net in nets}
         if medians:
-            across = "seconds of updates (logarithmic)"
-            panels.append(
-                pictures.Panel(
-                    rest_of(curve.cell), lines(medians.get), levels=levels, across=across
-                )
-            )
-    lowest = "floor" if learnt.text[3] is not None else "lowest"
+            title = rest_of(curve.cell)
+            panels.append(pictures.Panel(title, lines(medians), levels=levels, across=across))
+    lowest = "lowest" if learnt.text.floor is None else "floor"
     legend: list[tuple[str, pictures.Style]] = [(net.name, styles[net]) for net in nets]
-    named = (f"{lowest}, {learnt.floor:.3f}", f"{learnt.share:.0%} of the way, {learnt.target:.3f}")
-    dashes = (pictures.SOLID, pictures.BROKEN)
-    legend += [
-        (name, {"color": pictures.GREY, "linestyle": each})
-        for name, each in zip(named, dashes, strict=True)
-    ]
-    return pictures.Picture(
-        f"Loss on the {learnt.title}, nats a symbol", panels, legend, linear=True
-    )
+    named = {
+        f"{lowest}, {learnt.floor:.3f}": pictures.SOLID,
+        f"{learnt.share:.0%} of the way, {learnt.target:.3f}": pictures.BROKEN,
+    }
+    for name, dashes in named.items():
+        legend.append((name, {"color": pictures.GREY, "linestyle": dashes}))
+    title = f"Loss on the {learnt.title}, nats a symbol"
+    return pictures.Picture(title, panels, legend, linear=True)
+
+
+def _style_order(net: Net) -> tuple[object, ...]:
+    return net.work, cell_order(net.cell), net.layers, net.size
+
+
+def _analyse(source: Source) -> Curves:
+    return study(source.matrix(), source.results().records)
+
+
+def _draw(content: Curves, path: Path, options: ReportOptions) -> list[Path]:
+    pages = [_picture(content, learnt) for learnt in content.conclusions.texts]
+    return pictures.draw(pages, path)
+
+
+def _is_drawable(content: Curves) -> bool:
+    return any(training.steps for training in _trainings(content))
+
+
+def _applies(cells: Iterable[Cell]) -> bool:
+    return any(cell.network.startswith("char-") for cell in cells)
 
 
 REPORT = Report(
@@ -632,18 +722,14 @@ that trained it on a text (char). `--against karpathy2016` adds the published lo
         "dlbench report cells --quantity loss --against karpathy2016",
         "dlbench report cells --plot curves.png",
     ),
-    analyse=lambda source: study(source.matrix(), source.results().records),
-    page=lambda found, options: cells_page(found, options.quantity, options.against),
+    analyse=_analyse,
+    page=lambda content, options: cells_page(content, options.quantity, options.against),
     data=cells_data,
     rows=cells_rows,
-    draw=lambda found, path, options: pictures.draw(
-        (_picture(found, each) for each in found.conclusions["texts"]), path
-    ),
-    drawable=lambda found: any(
-        each.steps for of in found.conclusions["texts"] for each in of.nets.values()
-    ),
+    draw=_draw,
+    drawable=_is_drawable,
     suggestion="recurrent cells: speed, loss, and time to a loss",
-    applies=lambda cells: any(each.network.startswith("char-") for each in cells),
+    applies=_applies,
     options=frozenset({QUANTITY, ALL_RUNS}),
     quantities=tuple(QUANTITIES),
     published=(KARPATHY,),

@@ -1,5 +1,4 @@
-"""Small recurrent networks as Brandfonbrener 2017 studied them: their times by time steps and
-units.
+"""Small recurrent networks, as Brandfonbrener 2017 studied them: time by time steps and units.
 
 A curve is a row of the matrix at a place, over the sizes of networks of the family elman. Networks
 with leaky units, unusual gradient clipping, or different numbers of outputs and inputs take no
@@ -15,7 +14,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, pairwise, takewhile
+from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
@@ -33,11 +32,11 @@ from dlbench.reports.curve.curve import (
     curve_objects,
     curve_rows,
     find_knee,
-    found_columns,
+    finding_columns,
     grid,
     usable,
 )
-from dlbench.reports.curve.fits import crossing, fit_line
+from dlbench.reports.curve.fits import Crossing, crossing, fit_line
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import Entry, Page, Table
@@ -65,18 +64,6 @@ FAMILY = "elman"
 FLAT = 1.1
 """Up to this many times the time of the smallest network, growth does not count."""
 NOTHING = "No small recurrent network was measured yet: `dlbench run rnn`."
-QUANTITIES: dict[str, tuple[str, Callable[[float, "Size"], float]]] = {
-    "update": ("milliseconds of an update", lambda seconds, size: seconds * 1e3),
-    "step": (
-        "microseconds of an update for each time step",
-        lambda seconds, size: seconds * 1e6 / size.steps,
-    ),
-    "paper": (
-        f"seconds of {UPDATES} updates, the paper's run",
-        lambda seconds, size: seconds * UPDATES,
-    ),
-}
-"""Quantities of the first table, of the seconds of an update."""
 
 
 class Size(NamedTuple):
@@ -89,307 +76,486 @@ class Size(NamedTuple):
     activation: str = "relu"
 
 
+def _milliseconds(seconds: float, size: Size) -> float:
+    return seconds * 1e3
+
+
+def _microseconds_of_time_step(seconds: float, size: Size) -> float:
+    return seconds * 1e6 / size.steps
+
+
+def _seconds_of_time_step(seconds: float, size: Size) -> float:
+    return seconds / size.steps
+
+
+def _seconds_of_run(seconds: float, size: Size) -> float:
+    return seconds * UPDATES
+
+
+QUANTITIES: dict[str, tuple[str, Callable[[float, Size], float]]] = {
+    "update": ("milliseconds of an update", _milliseconds),
+    "step": ("microseconds of an update for each time step", _microseconds_of_time_step),
+    "paper": (f"seconds of {UPDATES} updates, the paper's run", _seconds_of_run),
+}
+"""Quantities of the first table, of the seconds of an update."""
+
+
 _SERIES = Size._fields[1:]
 Times = Mapping[Size, Summary]
 ByUnits = Mapping[int, Summary]
-Side = tuple[str, Curve, Times]
-"""One side of a crossing: its name; a device with the fastest of its curves at each size, or one
-thread count."""
+
+
+class Side(NamedTuple):
+    """A side of a crossing: a device with the best time at each size, or one thread count."""
+
+    name: str
+    curve: Curve
+    """Any of its curves."""
+    times: Times
+
+
+class FittedLine(NamedTuple):
+    """A straight line over the time steps, of networks with these numbers."""
+
+    hidden: int
+    inputs: int
+    activation: str
+    steps: tuple[int, ...]
+    fixed: Ratio
+    per_step: Ratio
+    largest_residual: float | None
+
+
+class Knee(NamedTuple):
+    """The number of units from which growth counts, or None where it never does."""
+
+    hidden: int | None
+    earliest: int | None
+    latest: int | None
+
+
+class GrownSize(NamedTuple):
+    """The growth of the time up to a number of units."""
+
+    hidden: int
+    ratio: Ratio
+    """Over the time of the smallest."""
+    exponent: Ratio | None
+    """From the next smaller number of units."""
+
+
+class Growth(NamedTuple):
+    """The growth of a time with the units."""
+
+    knee: Knee
+    sizes: list[GrownSize]
+
+
+class SeriesGrowth(NamedTuple):
+    """The growth with the units, of networks with these numbers."""
+
+    steps: int
+    inputs: int
+    activation: str
+    knee: Knee
+    sizes: list[GrownSize]
+
+    @property
+    def size(self) -> Size:
+        """The numbers that its networks share."""
+        return Size(0, self.steps, self.inputs, self.activation)
+
+
+class Findings(NamedTuple):
+    """The findings about a curve."""
+
+    fits: list[FittedLine]
+    growth: list[SeriesGrowth]
+
+
+class UnitsCompared(NamedTuple):
+    """More threads against one, with this number of units."""
+
+    hidden: int
+    ratio: Ratio
+    p_adjusted: float | None
+    verdict: str
+
+
+class ThreadsCompared(NamedTuple):
+    """A row with more threads against the same row with one."""
+
+    curve: Curve
+    one: Curve
+    size: Size
+    """The numbers that the compared networks share."""
+    faster_from: int | None
+    sizes: list[UnitsCompared]
+    against: int = 1
+
+
+class NamedSide(NamedTuple):
+    """A side of a crossing, as JSON has it."""
+
+    machine: str
+    machine_name: str
+    name: str
+    device: str
+    batch_size: int | None
+
+
+class SeriesCrossing(NamedTuple):
+    """The number of units from which the second side is faster."""
+
+    curve: Curve
+    """A curve of the second side."""
+    what: str
+    """The row, or the framework."""
+    first: NamedSide
+    second: NamedSide
+    size: Size
+    """The numbers that the networks share."""
+    crossing: Crossing
+
+
+class ComparedRow(NamedTuple):
+    """A row against the fastest rows of its machine and work."""
+
+    curve: Curve
+    times_fastest: Ratio
+    """The mean over its networks."""
+    sizes: int
+    """Its networks."""
+    compared: int
+    """All networks compared."""
+    fastest_at: tuple[Size, ...]
+
+
+class Conclusions(NamedTuple):
+    """The findings about several curves together."""
+
+    threads: list[ThreadsCompared]
+    crossings: list[SeriesCrossing]
+    compared: list[ComparedRow]
+    published: Curves | None = None
+    """A published study to show too."""
 
 
 def study(matrix: Matrix, networks: Networks) -> Curves:
     """Return the study of these networks in the matrix."""
-    curves = [
-        Curve(
-            replace(matrix.hosts[place.machine], name=name_among(matrix.hosts, place.machine)),
-            place.cell,
-            tuple(
-                Point(size, cell, usable(cell))
-                for size, cell in sorted(cells.items(), key=operator.itemgetter(0))
-            ),
-        )
-        for place, cells in sizes_of(matrix, networks).items()
-    ]
-    curves = [curve._replace(found=_found(curve.times)) for curve in curves]
-    pays = _threads(curves)
-    conclusions = {
-        "threads": pays,
-        "crossings": [*_crossings_of_threads(curves, pays), *_crossings_of_places(curves)],
-        "compared": list(_compared(curves)),
-        "beside": None,
-    }
+    curves = []
+    for place, cells in sizes_of(matrix, networks).items():
+        name = name_among(matrix.hosts, place.machine)
+        host = replace(matrix.hosts[place.machine], name=name)
+        points = [Point(size, cells[size], usable(cells[size])) for size in sorted(cells)]
+        curve = Curve(host, place.cell, tuple(points))
+        curves.append(curve._replace(findings=_find(curve.times)))
+    threads = _compare_threads(curves)
+    crossings = [*_crossings_of_threads(curves, threads), *_crossings_of_places(curves)]
+    conclusions = Conclusions(threads, crossings, list(_compare_rows(curves)))
     return Curves(tuple(curves), matrix.notes if curves else (), conclusions)
 
 
 def sizes_of(matrix: Matrix, networks: Networks) -> dict[Place, dict[Size, CellResult]]:
-    """Return the cells of these networks; ``networks`` has the numbers of each, by its name and
-    digest.
+    """Return the cells of these networks, by place and size.
+
+    ``networks`` has the numbers of each, by its name and digest.
     """
     sizes = {}
     for key, network in networks.items():
         numbers = network.get("numbers", {})
-        plain = network.get("family") == FAMILY and set(numbers) == {*Size._fields, "outputs"}
-        if plain and numbers["inputs"] == numbers["outputs"]:
+        is_plain = network.get("family") == FAMILY and set(numbers) == {*Size._fields, "outputs"}
+        if is_plain and numbers["inputs"] == numbers["outputs"]:
             sizes[key] = Size(*(numbers[name] for name in Size._fields))
 
-    def key_of(cell: CellResult) -> tuple[str, str]:
+    def network_key(cell: CellResult) -> tuple[str, str]:
         return cell.group.network, cell.group.specification
 
-    found = along(
-        (cell for cell in matrix.cells.values() if key_of(cell) in sizes),
-        "network",
-        "specification",
-    )
-    return {place: {sizes[key_of(cell)]: cell for cell in cells} for place, cells in found.items()}
+    cells = [cell for cell in matrix.cells.values() if network_key(cell) in sizes]
+    cells_by_size = {}
+    for place, cells_of_place in along(cells, "network", "specification").items():
+        cells_by_size[place] = {sizes[network_key(cell)]: cell for cell in cells_of_place}
+    return cells_by_size
 
 
 def series(times: Times, name: str = "hidden") -> dict[Size, dict[int, Summary]]:
     """Return the times of networks that differ in one number alone, by its rising values."""
-    rest: dict[str, Any] = {name: 0}
-    found: dict[Size, dict[int, Summary]] = {}
-    for size in sorted(
-        times, key=lambda size: (size.activation, size.inputs, size._replace(**rest), size)
-    ):
-        found.setdefault(size._replace(**rest), {})[getattr(size, name)] = times[size]
-    return found
+    cleared: dict[str, Any] = {name: 0}
+
+    def order(size: Size) -> tuple[object, ...]:
+        return size.activation, size.inputs, size._replace(**cleared), size
+
+    by_size: dict[Size, dict[int, Summary]] = {}
+    for size in sorted(times, key=order):
+        by_size.setdefault(size._replace(**cleared), {})[getattr(size, name)] = times[size]
+    return by_size
 
 
-def _found(times: Times) -> dict[str, list[dict[str, Any]]]:
+def _find(times: Times) -> Findings:
     """Return straight lines over the time steps, and the growth over the units."""
-    lines, grown = series(times, "steps"), series(times)
-    return {
-        "fits": [
-            {
-                "hidden": size.hidden,
-                "inputs": size.inputs,
-                "activation": size.activation,
-                **fit_line(of),
-            }
-            for size, of in lines.items()
-            if len(of) > 1
-        ],
-        "growth": [{**_numbers(size), **growth(of)} for size, of in grown.items() if len(of) > 1],
-    }
+    fits = []
+    for size, times_by_steps in series(times, "steps").items():
+        if len(times_by_steps) > 1:
+            line = fit_line(times_by_steps)
+            fits.append(FittedLine(size.hidden, size.inputs, size.activation, *line))
+    grown = []
+    for size, times_by_units in series(times).items():
+        if len(times_by_units) > 1:
+            grown.append(SeriesGrowth(*size[1:], *growth(times_by_units)))
+    return Findings(fits, grown)
 
 
-def _numbers(size: Size) -> dict[str, Any]:
-    return dict(zip(_SERIES, size[1:], strict=True))
-
-
-def growth(times: ByUnits) -> dict[str, Any]:
-    """Return how these seconds grow with the number of units; at least two numbers, rising.
+def growth(times: ByUnits) -> Growth:
+    """Return the growth of at least two seconds with the rising number of units.
 
     For each number of units: T over T of the smallest, and the exponent with which T grows from the
     next smaller number of units. The knee is the smallest number of units that takes over `FLAT`
     times as long as the smallest of all.
     """
-    units = list(times)
-    ratios = {each: ratio(times[each], times[units[0]]) for each in units}
-    ratios[units[0]] = Ratio(1.0, 1.0, 1.0, "the smallest itself")
-
-    def exponent(few: int, many: int) -> Ratio:
-        return ratio(times[many], times[few]).changed(
-            lambda value: math.log(value) / math.log(many / few)
-        )
-
-    exponents = {many: exponent(few, many) for few, many in pairwise(units)}
-    knee = find_knee(
-        "hidden",
-        ratios,
-        lambda found: found.value > FLAT,
-        lambda found: (found.value if found.high is None else found.high) > FLAT,
-        lambda found: (found.value if found.low is None else found.low) > FLAT,
-    )
-    sizes = [
-        {"hidden": each, "ratio": ratios[each], "exponent": exponents.get(each)} for each in units
-    ]
-    return {"knee": knee, "sizes": sizes}
+    smallest = next(iter(times))
+    ratios = {units: ratio(seconds, times[smallest]) for units, seconds in times.items()}
+    ratios[smallest] = Ratio(1.0, 1.0, 1.0, "the smallest itself")
+    exponents = {many: _exponent(few, many, times) for few, many in pairwise(times)}
+    sizes = [GrownSize(units, ratios[units], exponents.get(units)) for units in times]
+    return Growth(Knee(*find_knee(ratios, _grows, _may_grow, _surely_grows)), sizes)
 
 
-def _threads(curves: Sequence[Curve]) -> list[dict[str, Any]]:
+def _exponent(few: int, many: int, times: ByUnits) -> Ratio:
+    """Return the power of the number of units with which the time grows between two of them."""
+
+    def power(value: float) -> float:
+        return math.log(value) / math.log(many / few)
+
+    return ratio(times[many], times[few]).changed(power)
+
+
+def _grows(over_smallest: Ratio) -> bool:
+    return over_smallest.value > FLAT
+
+
+def _may_grow(over_smallest: Ratio) -> bool:
+    high = over_smallest.value if over_smallest.high is None else over_smallest.high
+    return high > FLAT
+
+
+def _surely_grows(over_smallest: Ratio) -> bool:
+    low = over_smallest.value if over_smallest.low is None else over_smallest.low
+    return low > FLAT
+
+
+def _compare_threads(curves: Sequence[Curve]) -> list[ThreadsCompared]:
     """Compare each row's time with a thread for each core, or the most below, with that of one."""
-    rows: list[dict[str, Any]] = []
-    found: list[dict[int, Contrast]] = []
-    for one in (curve for curve in curves if curve.cell.on_cpu and curve.cell.threads == 1):
-        same = [
-            each
-            for each in curves
-            if each.host == one.host and each.cell._replace(threads=1) == one.cell
-        ]
-        cores = one.host.own_cores or math.inf
-        more = max(
-            (each for each in same if each.cell.threads <= cores),
-            key=lambda each: each.cell.threads,
-        )
-        alone = series(one.times)
-        for size, of in series(more.times).items() if more is not one else ():
-            both = {
-                units: (of[units], time)
-                for units, time in alone.get(size, {}).items()
-                if units in of
-            }
-            if both:
-                rows.append({"curve": more, "one": one, **_numbers(size), "against": 1})
-                found.append(
-                    {units: contrast(more.cell.threads, 1, *times) for units, times in both.items()}
-                )
+    sides: list[tuple[Curve, Curve, Size]] = []
+    contrasts: list[dict[int, Contrast]] = []
+    for one in curves:
+        if not one.cell.on_cpu or one.cell.threads != 1:
+            continue
+        more = _most_threads(one, curves)
+        if more is one:
+            continue
+        times_of_one = series(one.times)
+        for size, times in series(more.times).items():
+            by_units = {}
+            for units, seconds in times_of_one.get(size, {}).items():
+                if units in times:
+                    by_units[units] = contrast(more.cell.threads, 1, times[units], seconds)
+            if by_units:
+                sides.append((more, one, size))
+                contrasts.append(by_units)
+    rows = []
     # All rows are one family of comparisons.
-    for row, compared in zip(rows, adjust_together(found), strict=True):
-        row["faster_from"] = faster_from({units: each.verdict for units, each in compared.items()})
-        row["sizes"] = [
-            {
-                "hidden": units,
-                "ratio": each.ratio,
-                "p_adjusted": each.p_adjusted,
-                "verdict": each.verdict,
-            }
-            for units, each in compared.items()
+    for (more, one, size), by_units in zip(sides, adjust_together(contrasts), strict=True):
+        verdicts = {units: compared.verdict for units, compared in by_units.items()}
+        sizes = [
+            UnitsCompared(units, compared.ratio, compared.p_adjusted, compared.verdict)
+            for units, compared in by_units.items()
         ]
+        rows.append(ThreadsCompared(more, one, size, faster_from(verdicts), sizes))
     return rows
 
 
+def _most_threads(one: Curve, curves: Iterable[Curve]) -> Curve:
+    """Return the curve of this row with the most threads, at most one for each core."""
+    cores = one.host.own_cores or math.inf
+    same_row = [
+        curve
+        for curve in curves
+        if curve.host == one.host
+        and curve.cell._replace(threads=1) == one.cell
+        and curve.cell.threads <= cores
+    ]
+    return max(same_row, key=lambda curve: curve.cell.threads)
+
+
 def faster_from(verdicts: Mapping[int, str]) -> int | None:
-    """Return the smallest number of units from which more threads are always clearly faster; None
-    if there is none.
+    """Return the smallest number of units from which more threads are always clearly faster.
+
+    Return None where there is no such number.
     """
-    better = list(takewhile(lambda units: verdicts[units] == "better", reversed(list(verdicts))))
-    return better[-1] if better else None
+    smallest = None
+    for units in reversed(list(verdicts)):
+        if verdicts[units] != "better":
+            break
+        smallest = units
+    return smallest
 
 
 def _crossings_of_threads(
-    curves: Sequence[Curve], pays: Iterable[Mapping[str, Any]]
-) -> Iterator[dict[str, Any]]:
+    curves: Sequence[Curve], compared: Iterable[ThreadsCompared]
+) -> Iterator[SeriesCrossing]:
     """Yield the number of units from which a row is faster with more threads."""
-    for one, more in {each["curve"].place: (each["one"], each["curve"]) for each in pays}.values():
+    for row in {row.curve.place: row for row in compared}.values():
         first, second = (
-            (place_name(each.cell) + _of_machine(curves, each), each, each.times)
-            for each in (one, more)
+            Side(place_name(curve.cell) + _machine_suffix(curves, curve), curve, curve.times)
+            for curve in (row.one, row.curve)
         )
-        yield from _crossed(first, second, row_name(more.cell))
+        yield from _cross(first, second, row_name(row.curve.cell))
 
 
-def _crossings_of_places(curves: Sequence[Curve]) -> Iterator[dict[str, Any]]:
-    """Yield the number of units from which a framework is faster on another device or machine, each
-    at its best.
+def _crossings_of_places(curves: Sequence[Curve]) -> Iterator[SeriesCrossing]:
+    """Yield the number of units from which another device or machine is faster.
+
+    A framework is compared with itself, on each device at its best.
     """
     shared_axes = ("framework", "batch_size", "precision", "placement", "storage", "tuning")
-    for shared, alike in grouped(
-        curves, lambda curve: axes.project(curve.cell, shared_axes)
-    ).items():
-        sides: list[Side] = []
-        for (_, device), of in grouped(
-            alike, lambda curve: (curve.host.fingerprint, curve.cell.device)
-        ).items():
-            sides.append((device + _of_machine(curves, of[0]), of[0], best_times(of)))
+
+    def shared_cell(curve: Curve) -> Cell:
+        return axes.project(curve.cell, shared_axes)
+
+    for shared, alike in grouped(curves, shared_cell).items():
+        sides = []
+        for curves_of_device in grouped(alike, _machine_and_device).values():
+            first_curve = curves_of_device[0]
+            name = first_curve.cell.device + _machine_suffix(curves, first_curve)
+            sides.append(Side(name, first_curve, best_times(curves_of_device)))
         for first, second in combinations(sides, 2):
-            swap = first[1].cell.on_cpu is second[1].cell.on_cpu
-            ordered = (first, second) if swap or first[1].cell.on_cpu else (second, first)
-            yield from _crossed(*ordered, row_name(shared), swap=swap)
+            first_on_cpu = first.curve.cell.on_cpu
+            swap = first_on_cpu is second.curve.cell.on_cpu
+            if swap or first_on_cpu:
+                yield from _cross(first, second, row_name(shared), swap=swap)
+            else:
+                yield from _cross(second, first, row_name(shared))
 
 
-def _of_machine(curves: Iterable[Curve], curve: Curve) -> str:
+def _machine_and_device(curve: Curve) -> tuple[str, str]:
+    return curve.host.fingerprint, curve.cell.device
+
+
+def _machine_suffix(curves: Iterable[Curve], curve: Curve) -> str:
     """Return the suffix that names a machine where there are several."""
-    several = len({each.host.fingerprint for each in curves}) > 1
-    return f" of {curve.host.name}" if several else ""
+    machines = {other.host.fingerprint for other in curves}
+    return f" of {curve.host.name}" if len(machines) > 1 else ""
 
 
-def _crossed(first: Side, second: Side, what: str, swap: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield the crossing of each series of two sides; ``swap`` them where the second does not gain
-    with the units.
+def _cross(first: Side, second: Side, what: str, swap: bool = False) -> Iterator[SeriesCrossing]:
+    """Yield the crossing of each series of two sides.
+
+    With ``swap`` the sides change places where the second does not gain with the units.
     """
-    both = series(first[2]), series(second[2])
-    for size in (size for size in both[0] if size in both[1]):
-        sides = [(first, both[0][size]), (second, both[1][size])]
-        if swap and not _gains(both[0][size], both[1][size]):
-            sides.reverse()
-        if (at := crossing(*(times for _, times in sides))) is not None:
-            yield {
-                "curve": sides[1][0][1],
-                "at": at,
-                "what": what,
-                **{
-                    key: {
-                        "machine": curve.host.fingerprint,
-                        "machine_name": curve.host.name,
-                        "name": name,
-                        "device": curve.cell.device,
-                        "batch_size": curve.cell.batch_size,
-                    }
-                    for key, ((name, curve, _), _) in zip(("first", "second"), sides, strict=True)
-                },
-                **_numbers(size),
-                **at.data("units"),
-            }
+    series_of_first = series(first.times)
+    series_of_second = series(second.times)
+    for size, times_of_first in series_of_first.items():
+        if size not in series_of_second:
+            continue
+        slow, slow_times = first, times_of_first
+        fast, fast_times = second, series_of_second[size]
+        if swap and not _gains(slow_times, fast_times):
+            slow, fast = fast, slow
+            slow_times, fast_times = fast_times, slow_times
+        at = crossing(slow_times, fast_times)
+        if at is not None:
+            yield SeriesCrossing(fast.curve, what, _named_side(slow), _named_side(fast), size, at)
+
+
+def _named_side(side: Side) -> NamedSide:
+    host, cell = side.curve.host, side.curve.cell
+    return NamedSide(host.fingerprint, host.name, side.name, cell.device, cell.batch_size)
 
 
 def _gains(first: ByUnits, second: ByUnits) -> bool:
     """Return whether the second is relatively better at the end than at the beginning."""
-    gains = [first[units].median / second[units].median for units in first if units in second] or [
-        1.0
-    ]
-    return gains[-1] >= gains[0]
+    gains = [first[units].median / second[units].median for units in first if units in second]
+    return not gains or gains[-1] >= gains[0]
 
 
-def _compared(curves: Iterable[Curve]) -> Iterator[dict[str, Any]]:
-    """Compare the curves of each machine and work, over the networks of the study's usual inputs
-    and activation.
+def _compare_rows(curves: Iterable[Curve]) -> Iterator[ComparedRow]:
+    """Compare the curves of each machine and work, over networks of usual inputs and activation.
 
     A network takes part if at least half as many curves have it as have the most common one: being
     the fastest of few means little.
     """
-    for of in grouped(curves, lambda curve: (curve.host.fingerprint, _work_of(curve))).values():
-        count = Counter(
-            size for curve in of for size in curve.times if size == Size(size.hidden, size.steps)
-        )
-        sizes = sorted(
-            size for size, several in count.items() if 2 * several >= max(count.values())
-        )
-        fastest = best_times(of)
-        itself = Ratio(1.0, 1.0, 1.0, "the fastest itself")
-        rows: list[dict[str, Any]] = []
-        for curve in of:
+    for rivals in grouped(curves, _machine_and_work).values():
+        count = Counter(size for curve in rivals for size in curve.times if _is_usual(size))
+        most = max(count.values(), default=0)
+        sizes = sorted(size for size, several in count.items() if 2 * several >= most)
+        fastest = best_times(rivals)
+        rows = []
+        for curve in rivals:
             times = {size: seconds for size, seconds in curve.times.items() if size in sizes}
-            ratios = [
-                itself if fastest[size] is seconds else ratio(seconds, fastest[size])
-                for size, seconds in times.items()
-            ]
-            if ratios:
-                wins = tuple(size for size in sizes if fastest[size] is times.get(size))
-                mean = {
-                    "times_fastest": geometric_mean(ratios),
-                    "sizes": len(ratios),
-                    "of": len(sizes),
-                }
-                rows.append({"curve": curve, **mean, "fastest_at": wins})
+            if not times:
+                continue
+            ratios = [_over_fastest(seconds, fastest[size]) for size, seconds in times.items()]
+            wins = tuple(size for size in sizes if fastest[size] is times.get(size))
+            mean = geometric_mean(ratios)
+            rows.append(ComparedRow(curve, mean, len(ratios), len(sizes), wins))
         if len(rows) > 1:
-            yield from sorted(rows, key=lambda row: row["times_fastest"].value)
+            yield from sorted(rows, key=lambda row: row.times_fastest.value)
+
+
+def _machine_and_work(curve: Curve) -> tuple[str, Cell]:
+    return curve.host.fingerprint, _work_cell(curve)
+
+
+def _is_usual(size: Size) -> bool:
+    return size == Size(size.hidden, size.steps)
+
+
+def _over_fastest(seconds: Summary, fastest: Summary) -> Ratio:
+    if seconds is fastest:
+        return Ratio(1.0, 1.0, 1.0, "the fastest itself")
+    return ratio(seconds, fastest)
 
 
 # Tables.
 
 
-Field = tuple[str, str, Any, str]
-"""Where an entry stands: its table's subtitle, a heading in it, a row under that, and a column."""
+class Field(NamedTuple):
+    """The place of an entry: the subtitle of its table, a heading in it, its row and column."""
+
+    subtitle: str
+    heading: str
+    row: Any
+    column: str
 
 
-def rnn_page(found: Curves, quantity: str) -> Page:
-    """Return the five tables; with a published study beside, its times and lines too."""
-    if not found.curves:
-        return Page((NOTHING,), (), found.notes)
-    both: list[Curves] = [found, *filter(None, [found.conclusions["beside"]])]
-    tables = [
-        table for each in both for table in (*_times_tables(each, quantity), *_line_tables(each))
-    ]
-    tables += [
-        *_growth_tables(found),
-        *_threads_tables(found),
-        *_crossing_tables(found),
-        *_compared_tables(found),
-    ]
+class Saying(NamedTuple):
+    """A sentence of a note about one series of networks."""
+
+    subtitle: str
+    head: str
+    text: str
+    size: Size
+
+
+def rnn_page(content: Curves, quantity: str) -> Page:
+    """Return the five tables and, of a published study, its times and lines."""
+    if not content.curves:
+        return Page((NOTHING,), (), content.notes)
+    studies = [content]
+    if content.conclusions.published is not None:
+        studies.append(content.conclusions.published)
+    tables: list[Table] = []
+    notes: list[str] = []
+    for one_study in studies:
+        tables += _times_tables(one_study, quantity)
+        tables += _line_tables(one_study)
+        notes += one_study.notes
+    tables += _growth_tables(content)
+    tables += _threads_tables(content)
+    tables += _crossing_tables(content)
+    tables += _compared_tables(content)
     title = "Small recurrent networks: n_rec units down, n_steps time steps across."
-    return Page(
-        (title,), tuple(tables), (*_legend(found), *(note for each in both for note in each.notes))
-    )
+    return Page((title,), tuple(tables), (*_legend(content), *notes))
 
 
 def _pivot(
@@ -399,18 +565,21 @@ def _pivot(
     corner: str = "n_rec",
 ) -> Iterator[Table]:
     """Yield a table for each subtitle, in their order, with its notes."""
-    for subtitle, of_subtitle in grouped(fields, lambda field: field[0]).items():
-        heads = {column for *_, column in of_subtitle}
-        columns = sorted(
-            heads, key=lambda head: (head.startswith("i"), int(head.removeprefix("i")))
-        )
+    for subtitle, fields_of_table in grouped(fields, lambda field: field.subtitle).items():
+        columns = sorted({field.column for field in fields_of_table}, key=_column_order)
         lines: list[tuple[Entry, ...]] = []
-        for heading, block in grouped(of_subtitle, lambda field: field[1]).items():
-            lines += [(Entry(heading),)] if heading else []
-            lines += grid({field[2:]: fields[field] for field in block}, columns)
+        for heading, block in grouped(fields_of_table, lambda field: field.heading).items():
+            if heading:
+                lines.append((Entry(heading),))
+            lines += grid({(field.row, field.column): fields[field] for field in block}, columns)
         yield Table(
             f"{title}: {subtitle}", (corner, *columns), tuple(lines), tuple(notes.get(subtitle, ()))
         )
+
+
+def _column_order(column: str) -> tuple[bool, int]:
+    """Return a sort key that puts the time steps first, then the numbers of inputs."""
+    return column.startswith("i"), int(column.removeprefix("i"))
 
 
 def _title(curve: Curve, size: Size) -> str:
@@ -418,218 +587,210 @@ def _title(curve: Curve, size: Size) -> str:
     return f"{curve.host.name}, {_work(curve, size)}"
 
 
-def _work_of(curve: Curve) -> Cell:
+def _work_cell(curve: Curve) -> Cell:
     """Return the axes of curves that do the same work."""
     return axes.project(curve.cell, ("batch_size", "precision", "placement", "storage"))
 
 
 def _work(curve: Curve, size: Size) -> str:
-    """Return the work: "relu, mini-batch 1"; with other inputs than the usual ones the time steps
-    too.
-    """
+    """Return the work: "relu, mini-batch 1", with unusual inputs the time steps too."""
     steps = "" if size.inputs == 2 else f", n_steps {size.steps}"
-    return group_name(_work_of(curve)._replace(network=size.activation)) + steps
+    return group_name(_work_cell(curve)._replace(network=size.activation)) + steps
 
 
 def _column(size: Size) -> str:
-    """Return the head of a column: the time steps, or the inputs where they are not the usual
-    ones.
-    """
+    """Return the head of a column: the time steps, or the inputs where they are unusual."""
     return str(size.steps) if size.inputs == 2 else f"i{size.inputs}"
 
 
-def _inputs(count: int) -> str:
+def _inputs_suffix(count: int) -> str:
     return "" if count == 2 else f" i{count}"
 
 
 def _series_name(size: Size) -> str:
     """Return a series in a sentence: "20", "20 i10"."""
-    return f"{size.steps}{_inputs(size.inputs)}"
+    return f"{size.steps}{_inputs_suffix(size.inputs)}"
 
 
-def _size_of(row: Mapping[str, Any]) -> Size:
-    return Size(0, *(row[name] for name in _SERIES))
-
-
-def _times_tables(found: Curves, quantity: str) -> Iterator[Table]:
+def _times_tables(content: Curves, quantity: str) -> Iterator[Table]:
     title, value = QUANTITIES[quantity]
-    common = layout.common_flags(
-        p.cell for curve in found.curves for p in curve.points if p.cell.shown
-    )
+    cells = [point.cell for curve in content.curves for point in curve.points]
+    common = layout.common_flags(cell for cell in cells if cell.shown)
     fields: dict[Field, Entry] = {}
     missing: dict[str, list[tuple[str, str, str]]] = {}
-    for curve in found.curves:
+    for curve in content.curves:
         name = rest_of(curve.cell)
-        for size, cell, *_ in curve.points:
+        for point in curve.points:
+            size, cell = point.at, point.cell
             subtitle = _title(curve, size)
-            entry = layout.entry(cell, quantities.QUANTITIES["seconds"], common)._replace(
-                best=False
-            )
+            entry = layout.entry(cell, quantities.QUANTITIES["seconds"], common)
+            entry = entry._replace(best=False)
             if not entry.hole and cell.seconds is not None:
                 entry = entry._replace(text=number(value(cell.seconds.median, size)))
-            fields[subtitle, name, size.hidden, _column(size)] = entry
+            fields[Field(subtitle, name, size.hidden, _column(size))] = entry
             if not cell.shown:
                 where = f"n_rec {size.hidden}, n_steps {_series_name(size)}"
                 missing.setdefault(subtitle, []).append((layout.why_hole(cell), name, where))
-    notes = {subtitle: layout.reasons(several) for subtitle, several in missing.items()}
+    notes = {subtitle: layout.reasons(holes) for subtitle, holes in missing.items()}
     yield from _pivot(title.capitalize(), fields, notes)
 
 
-def _line_tables(found: Curves) -> Iterator[Table]:
-    together: dict[str, list[tuple[Entry, ...]]] = {}
-    for curve in found.curves:
-        for fit in curve.found["fits"]:
-            rows = together.setdefault(_title(curve, Size(0, 0, activation=fit["activation"])), [])
+def _line_tables(content: Curves) -> Iterator[Table]:
+    lines_by_title: dict[str, list[tuple[Entry, ...]]] = {}
+    for curve in content.curves:
+        for fit in curve.findings.fits:
+            title = _title(curve, Size(0, 0, activation=fit.activation))
+            lines = lines_by_title.setdefault(title, [])
             heading = (Entry(rest_of(curve.cell)),)
-            rows += [] if heading in rows else [heading]
-            residual = "" if fit["largest_residual"] is None else f"{fit['largest_residual']:.1%}"
-            estimates = (_microseconds(fit["fixed"]), _microseconds(fit["per_step"]))
-            rows.append(
-                layout.entries(f"{fit['hidden']}{_inputs(fit['inputs'])}", *estimates, residual)
-            )
-    for title, lines in together.items():
-        yield Table(
-            f"T = c + s n_steps: {title}", ("n_rec", "c, us", "s, us", "residual"), tuple(lines)
-        )
+            if heading not in lines:
+                lines.append(heading)
+            name = f"{fit.hidden}{_inputs_suffix(fit.inputs)}"
+            fixed = _microseconds(fit.fixed)
+            per_step = _microseconds(fit.per_step)
+            residual = "" if fit.largest_residual is None else f"{fit.largest_residual:.1%}"
+            lines.append(layout.entries(name, fixed, per_step, residual))
+    head = ("n_rec", "c, us", "s, us", "residual")
+    for title, lines in lines_by_title.items():
+        yield Table(f"T = c + s n_steps: {title}", head, tuple(lines))
 
 
-def _microseconds(found: Ratio) -> str:
+def _microseconds(seconds: Ratio) -> str:
     """Return an estimate in microseconds with half the width of its interval: "157±4.2"."""
-    half = "" if found.high is None else f"±{number((found.high - found.value) * 1e6)}"
-    return number(found.value * 1e6) + half
+    text = number(seconds.value * 1e6)
+    if seconds.high is None:
+        return text
+    return f"{text}±{number((seconds.high - seconds.value) * 1e6)}"
 
 
-def _sayings(sayings: Iterable[tuple[str, str, str, Size]]) -> dict[str, list[str]]:
-    """Return by the title the notes of (title, head, saying, series): a head's sayings, each with
-    its time steps.
-    """
+def _notes(sayings: Iterable[Saying]) -> dict[str, list[str]]:
+    """Return the notes of each subtitle: a head's sayings, each with its time steps."""
     notes: dict[str, list[str]] = {}
-    for (title, head), of_head in grouped(sayings, operator.itemgetter(0, 1)).items():
-        said = grouped(of_head, operator.itemgetter(2)).items()
-        words = (
-            f"{saying} (n_steps {', '.join(_series_name(size) for *_, size in of)})"
-            for saying, of in said
-        )
-        notes.setdefault(title, []).append(f"{head} {'; '.join(words)}.")
+    for (subtitle, head), sayings_of_head in grouped(sayings, operator.itemgetter(0, 1)).items():
+        parts = []
+        for text, alike in grouped(sayings_of_head, lambda saying: saying.text).items():
+            steps = ", ".join(_series_name(saying.size) for saying in alike)
+            parts.append(f"{text} (n_steps {steps})")
+        notes.setdefault(subtitle, []).append(f"{head} {'; '.join(parts)}.")
     return notes
 
 
-def _growth_tables(found: Curves) -> Iterator[Table]:
+def _growth_tables(content: Curves) -> Iterator[Table]:
     fields: dict[Field, Entry] = {}
-    knees: list[tuple[str, str, str, Size]] = []
-    for curve in found.curves:
-        for each in curve.found["growth"]:
-            series, name = _size_of(each), rest_of(curve.cell)
-            title = _title(curve, series)
-            knees.append((title, f"{name}: knee", knee_words(**each["knee"]), series))
-            for size in each["sizes"]:
-                fields[title, name, size["hidden"], _column(series)] = _growth_entry(
-                    size["ratio"], size["exponent"]
-                )
-    yield from _pivot("T over T of the fewest units", fields, _sayings(knees))
+    knees = []
+    for curve in content.curves:
+        name = rest_of(curve.cell)
+        for grown in curve.findings.growth:
+            title = _title(curve, grown.size)
+            knees.append(Saying(title, f"{name}: knee", knee_words(*grown.knee), grown.size))
+            for size in grown.sizes:
+                field = Field(title, name, size.hidden, _column(grown.size))
+                fields[field] = _growth_entry(size.ratio, size.exponent)
+    yield from _pivot("T over T of the fewest units", fields, _notes(knees))
 
 
-def _growth_entry(found: Ratio, exponent: Ratio | None) -> Entry:
+def _growth_entry(over_smallest: Ratio, exponent: Ratio | None) -> Entry:
     if exponent is None:
-        return Entry(f"{number(found.value)}x")
+        return Entry(f"{number(over_smallest.value)}x")
     power = round(exponent.value, 2) + 0.0  # no "-0.00"
-    return layout.multiple(found, f" ^{power:.2f}")
+    return layout.multiple(over_smallest, f" ^{power:.2f}")
 
 
 def knee_words(hidden: int | None, earliest: int | None, latest: int | None) -> str:
-    """Return where time begins to grow: "100", "100 (20 to 200)", "none"."""
-    value, *ends = ("none" if each is None else str(each) for each in (hidden, earliest, latest))
-    return value if ends == [value, value] else f"{value} ({ends[0]} to {ends[1]})"
+    """Return the number of units at the knee: "100", "100 (20 to 200)", "none"."""
+    ends = (hidden, earliest, latest)
+    value, first, last = ("none" if units is None else str(units) for units in ends)
+    return value if first == last == value else f"{value} ({first} to {last})"
 
 
-def _threads_tables(found: Curves) -> Iterator[Table]:
+def _threads_tables(content: Curves) -> Iterator[Table]:
     fields: dict[Field, Entry] = {}
-    sayings: list[tuple[str, str, str, Size]] = []
-    for pays in found.conclusions["threads"]:
-        curve, series = pays["curve"], _size_of(pays)
-        title = _title(curve, series)
-        sayings.append(
-            (title, f"{row_name(curve.cell)}:", threads_words(curve.cell.threads, pays), series)
-        )
-        for each in pays["sizes"]:
-            entry = layout.multiple(each["ratio"], best=each["verdict"] == "better")
-            fields[title, rest_of(curve.cell), each["hidden"], _column(series)] = entry
-    yield from _pivot("T with a thread for each core over T with one", fields, _sayings(sayings))
+    sayings = []
+    for row in content.conclusions.threads:
+        cell = row.curve.cell
+        title = _title(row.curve, row.size)
+        units = [size.hidden for size in row.sizes]
+        words = threads_words(cell.threads, row.faster_from, units)
+        sayings.append(Saying(title, f"{row_name(cell)}:", words, row.size))
+        for size in row.sizes:
+            field = Field(title, rest_of(cell), size.hidden, _column(row.size))
+            fields[field] = layout.multiple(size.ratio, best=size.verdict == "better")
+    yield from _pivot("T with a thread for each core over T with one", fields, _notes(sayings))
 
 
-def threads_words(threads: int, pays: Mapping[str, Any]) -> str:
-    """Return how many threads to use."""
-    smallest, largest = (pays["sizes"][end]["hidden"] for end in (0, -1))
-    if pays["faster_from"] is None:
-        return f"use 1 thread up to n_rec {largest}, the largest measured"
-    if pays["faster_from"] == smallest:
-        return f"use {threads_name(threads)} from n_rec {smallest} on, the smallest measured"
-    return f"use 1 thread below n_rec {pays['faster_from']}"
+def threads_words(threads: int, smallest_faster: int | None, units: Sequence[int]) -> str:
+    """Return how many threads to use, from the units compared and the first with a gain."""
+    if smallest_faster is None:
+        return f"use 1 thread up to n_rec {units[-1]}, the largest measured"
+    if smallest_faster == units[0]:
+        return f"use {threads_name(threads)} from n_rec {units[0]} on, the smallest measured"
+    return f"use 1 thread below n_rec {smallest_faster}"
 
 
-def _crossing_tables(found: Curves) -> Iterator[Table]:
+def _crossing_tables(content: Curves) -> Iterator[Table]:
     fields: dict[Field, Entry] = {}
-    for each in found.conclusions["crossings"]:
-        size = _size_of(each)
-        row = f"{each['what']}: {each['first']['name']}, {each['second']['name']}"
-        fields[_work(each["curve"], size), "", row, _column(size)] = Entry(each["at"].words)
+    for crossed in content.conclusions.crossings:
+        title = _work(crossed.curve, crossed.size)
+        row = f"{crossed.what}: {crossed.first.name}, {crossed.second.name}"
+        fields[Field(title, "", row, _column(crossed.size))] = Entry(crossed.crossing.words)
     yield from _pivot("n_rec from which on the second is faster", fields, {}, corner="")
 
 
-def _compared_tables(found: Curves) -> Iterator[Table]:
-    together: dict[str, list[tuple[Entry, ...]]] = {}
-    for each in found.conclusions["compared"]:
-        rows = together.setdefault(_title(each["curve"], Size(0, 0)), [])
-        mean = layout.multiple(each["times_fastest"], best=not rows)
-        over, wins = f"{each['sizes']} of {each['of']}", _sizes(each["fastest_at"], each["of"])
-        rows.append((Entry(rest_of(each["curve"].cell)), mean, Entry(over), Entry(wins)))
-    for title, lines in together.items():
-        head = ("", "mean", "over", "fastest at n_rec")
+def _compared_tables(content: Curves) -> Iterator[Table]:
+    lines_by_title: dict[str, list[tuple[Entry, ...]]] = {}
+    for row in content.conclusions.compared:
+        lines = lines_by_title.setdefault(_title(row.curve, Size(0, 0)), [])
+        name = Entry(rest_of(row.curve.cell))
+        mean = layout.multiple(row.times_fastest, best=not lines)
+        share = Entry(f"{row.sizes} of {row.compared}")
+        lines.append((name, mean, share, Entry(_describe_sizes(row.fastest_at, row.compared))))
+    head = ("", "mean", "over", "fastest at n_rec")
+    for title, lines in lines_by_title.items():
         yield Table(f"T over T of the fastest row: {title}", head, tuple(lines), words=True)
 
 
-def _sizes(sizes: Sequence[Size], of: int) -> str:
-    """Return these networks in words: all, none, or each by units x steps."""
-    if len(sizes) == of:
-        return f"all {of}"
+def _describe_sizes(sizes: Sequence[Size], compared: int) -> str:
+    """Return these of the compared networks in words: all, none, or each by units and steps."""
+    if len(sizes) == compared:
+        return f"all {compared}"
+    share = f"{len(sizes)} of {compared}"
+    if not sizes:
+        return share
     units: dict[int, list[str]] = {}
     for size in sizes:
         units.setdefault(size.steps, []).append(str(size.hidden))
-    words = (f"{', '.join(hidden)} at {steps} steps" for steps, hidden in sorted(units.items()))
-    return f"{len(sizes)} of {of}" + (f": {'; '.join(words)}" if sizes else "")
+    words = [f"{', '.join(hidden)} at {steps} steps" for steps, hidden in sorted(units.items())]
+    return f"{share}: {'; '.join(words)}"
 
 
-def _legend(found: Curves) -> Iterator[str]:
+def _legend(content: Curves) -> Iterator[str]:
     yield f"{layout.HALF_WIDTH}; iN: N inputs and outputs instead of 2."
-    if any(curve.found["fits"] for curve in found.curves):
+    if any(curve.findings.fits for curve in content.curves):
         yield (
             "c: fixed time per update, s: time per time step, each ± half of its 95 % interval "
             "(none from two step counts with too few launches); residual: the largest distance of "
             "a time from the line."
         )
-    if any(curve.found["growth"] for curve in found.curves):
+    if any(curve.findings.growth for curve in content.curves):
         yield (
             "^: T grows as n_rec to this power, from the previous size. Knee: the smallest n_rec "
             f"that takes over {FLAT:g} times as long as the smallest measured; in brackets: others "
             "that the intervals allow."
         )
-    if found.conclusions["threads"]:
+    if content.conclusions.threads:
         yield (
             f"{layout.BEST} more threads are clearly faster, Holm-adjusted over all comparisons of "
             "threads."
         )
-        if any(
-            each["p_adjusted"] is None
-            for pays in found.conclusions["threads"]
-            for each in pays["sizes"]
-        ):
+        sizes = [size for row in content.conclusions.threads for size in row.sizes]
+        if any(size.p_adjusted is None for size in sizes):
             yield layout.WIDENED
-    if found.conclusions["crossings"]:
+    if content.conclusions.crossings:
         yield (
             "Crossings: in brackets the 95 % interval; none: no size shows a clear difference. A "
             "device is represented by a framework's fastest mode and thread count."
         )
-    cells = [point.cell for curve in found.curves for point in curve.points if point.cell.shown]
+    points = [point for curve in content.curves for point in curve.points]
+    cells = [point.cell for point in points if point.cell.shown]
     if any(cell.timed and cell.has(flags.THREADS_EXCEEDED) for cell in cells):
         yield f"Times marked {flags.THREADS_EXCEEDED.symbol} appear in the first table only."
     yield from layout.flag_lines(cells, layout.common_flags(cells))
@@ -638,56 +799,75 @@ def _legend(found: Curves) -> Iterator[str]:
 # JSON and CSV.
 
 
-def _seconds(name: str, value: Callable[[float, Size], float]) -> Column[Point]:
-    return Column(
-        name, None, lambda point: point.cell.seconds and value(point.cell.seconds.median, point.at)
-    )
+def _seconds_column(name: str, convert: Callable[[float, Size], float]) -> Column[Point]:
+    def value(point: Point) -> float | None:
+        seconds = point.cell.seconds
+        return None if seconds is None else convert(seconds.median, point.at)
+
+    return Column(name, None, value)
 
 
 _KEYS = curve_columns("network", "specification")
-_OF_ROW: tuple[Column[Any], ...] = within(_KEYS, operator.itemgetter("curve"))
-_CURVE = (*_KEYS, *found_columns("fits", "growth", fits=None, growth=None))
+_ROW: tuple[Column[Any], ...] = within(_KEYS, lambda row: row.curve)
+_CURVE = (*_KEYS, *finding_columns("fits", "growth", fits=None, growth=None))
 _POINT = (
     *attributes(lambda point: point.at, *Size._fields),
     *cell_columns("status", "reason", "seconds"),
-    _seconds("seconds_per_time_step", lambda seconds, size: seconds / size.steps),
-    _seconds("seconds_of_a_run", QUANTITIES["paper"][1]),
+    _seconds_column("seconds_per_time_step", _seconds_of_time_step),
+    _seconds_column("seconds_of_a_run", _seconds_of_run),
     *cell_columns("flags"),
 )
-_CROSSING = (
-    "what",
-    "first",
-    "second",
-    *_SERIES,
-    "where",
-    "units",
-    "interval",
-    "clear",
-    "smallest",
-    "largest",
+_THREADS: tuple[Column[Any], ...] = (
+    *_ROW,
+    *attributes(lambda row: row.size, *_SERIES),
+    *attributes(lambda row: row, "against", "faster_from", "sizes"),
 )
 
 
-def rnn_data(found: Curves) -> dict[str, Any]:
-    """Return a JSON object: the curves, the conclusions, and the published study beside."""
-    beside = found.conclusions["beside"]
-    threads = (*_OF_ROW, *attributes(dict, *_SERIES, "against", "faster_from", "sizes"))
-    compared = (*_OF_ROW, *attributes(dict, "times_fastest", "sizes", "of", "fastest_at"))
+_CROSSING: tuple[Column[Any], ...] = (
+    *attributes(lambda crossed: crossed, "what", "first", "second"),
+    *attributes(lambda crossed: crossed.size, *_SERIES),
+    *attributes(
+        lambda crossed: crossed.crossing.data("units"),
+        "where",
+        "units",
+        "interval",
+        "clear",
+        "smallest",
+        "largest",
+    ),
+)
+
+
+_COMPARED: tuple[Column[Any], ...] = (
+    *_ROW,
+    *attributes(lambda row: row, "times_fastest", "sizes"),
+    Column("of", None, lambda row: row.compared),
+    *attributes(lambda row: row, "fastest_at"),
+)
+
+
+def rnn_data(content: Curves) -> dict[str, Any]:
+    """Return a JSON object: the curves, the conclusions, and the published study."""
+    conclusions = content.conclusions
+    published = conclusions.published
     return {
         "updates_of_a_run": UPDATES,
-        "lines": curve_objects(found.curves, _CURVE, _POINT, "sizes"),
-        "threads": objects(threads, found.conclusions["threads"]),
-        "crossings": objects(attributes(dict, *_CROSSING), found.conclusions["crossings"]),
-        "compared": objects(compared, found.conclusions["compared"]),
-        "beside": beside and rnn_data(beside),
-        "notes": list(found.notes),
+        "lines": curve_objects(content.curves, _CURVE, _POINT, "sizes"),
+        "threads": objects(_THREADS, conclusions.threads),
+        "crossings": objects(_CROSSING, conclusions.crossings),
+        "compared": objects(_COMPARED, conclusions.compared),
+        "beside": None if published is None else rnn_data(published),
+        "notes": list(content.notes),
     }
 
 
-def rnn_rows(found: Curves) -> Rows:
-    """Return a CSV line for each time, missing ones and those of the study beside too."""
-    beside = found.conclusions["beside"]
-    return curve_rows([*found.curves, *(beside.curves if beside else ())], _CURVE, _POINT)
+def rnn_rows(content: Curves) -> Rows:
+    """Return a CSV line for each time, missing ones and those of the published study too."""
+    curves = [*content.curves]
+    if content.conclusions.published is not None:
+        curves += content.conclusions.published.curves
+    return curve_rows(curves, _CURVE, _POINT)
 
 
 def published() -> Curves:
@@ -699,9 +879,11 @@ def _analyse(source: Source) -> Curves:
     reference = source.options.reference
     if reference == BRANDFONBRENER2017:
         return published()
-    found = study(source.matrix(), {} if reference else networks_of(source.results().records))
-    beside = published() if source.options.against else None
-    return found._replace(conclusions={**found.conclusions, "beside": beside})
+    content = study(source.matrix(), {} if reference else networks_of(source.results().records))
+    if source.options.against:
+        conclusions = content.conclusions._replace(published=published())
+        content = content._replace(conclusions=conclusions)
+    return content
 
 
 REPORT = Report(
@@ -717,7 +899,7 @@ rows compared.""",
         "dlbench report rnn --reference brandfonbrener2017",
     ),
     analyse=_analyse,
-    page=lambda found, options: rnn_page(found, options.quantity),
+    page=lambda content, options: rnn_page(content, options.quantity),
     data=rnn_data,
     rows=rnn_rows,
     suggestion="small recurrent networks: time by units and steps, when threads pay",

@@ -6,10 +6,10 @@ update; the number of chains from which the row that is fastest with many chains
 faster than the one fastest with few; the cost of exact sampling over updating all units at once.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, groupby
-from operator import itemgetter
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.families import Machine
@@ -27,15 +27,15 @@ from dlbench.reports.curve.curve import (
     curve_columns,
     curve_objects,
     curve_rows,
-    found_columns,
+    finding_columns,
     grid,
     left_out_points,
     usable,
 )
-from dlbench.reports.curve.fits import crossing
+from dlbench.reports.curve.fits import Crossing, crossing
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
-from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
+from dlbench.reports.report import ALL_RUNS, QUANTITY, Report, ReportOptions, Source
 from dlbench.reports.results import quantities
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import grouped
@@ -44,7 +44,7 @@ from dlbench.reports.results.naming import rest_of, work_name
 from dlbench.reports.results.networks import family_of_record
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.record import Record
-from dlbench.reports.results.statistics import Summary, ratio
+from dlbench.reports.results.statistics import Ratio, Summary, ratio
 
 NOTHING = "No sampling machine was measured yet: `dlbench run sampling-quick`."
 ALL_AT_ONCE = "synchronous"
@@ -54,36 +54,82 @@ QUANTITIES = {
     "joules": ("Nanojoules of an update", "nanojoules_per_update", 1.0),
 }
 """Title, key of a point and factor of what the first tables can show."""
-_OF_MACHINE = ("family", "order", "units", "updates", "tau")
 Times = Mapping[int, Summary]
 """Seconds of a step by chains."""
 
 
+class MachineFindings(NamedTuple):
+    """The numbers of the machine of a curve."""
+
+    family: str
+    order: str | None
+    """Of the updates; only a Boltzmann machine has one."""
+    units: int
+    updates: int
+    tau: float | None
+    words: str
+
+
+class PointFindings(NamedTuple):
+    """The quantities of a number of chains. They are None for a missing cell."""
+
+    nanoseconds_per_update: float | None
+    updates_per_second: float | None
+    nanojoules_per_update: float | None
+
+
+class ChainsCrossing(NamedTuple):
+    """The number of chains from which the second side is faster."""
+
+    network: str
+    specification: str
+    first: str
+    second: str
+    what: str
+    """Whether rows or devices are compared."""
+    crossing: Crossing
+
+
+class Exactness(NamedTuple):
+    """The time of an exact sweep over that of all units at once."""
+
+    curve: Curve
+    units: int
+    order: str
+    chains: int
+    ratio: Ratio
+
+
+class Conclusions(NamedTuple):
+    """The findings about several curves together."""
+
+    crossings: list[ChainsCrossing]
+    exactness: list[Exactness]
+
+
 def study(matrix: Matrix, records: Iterable[Record]) -> Curves:
     """Return the study of the sampling machines in the matrix."""
-    machines = {
-        _network(each.cell): family
-        for each in records
-        if isinstance(family := family_of_record(each), Machine)
-    }
+    machines = {}
+    for record in records:
+        family = family_of_record(record)
+        if isinstance(family, Machine):
+            machines[_network(record.cell)] = family
+    sampling = [cell for cell in matrix.cells.values() if _network(cell.cell) in machines]
     curves = []
-    for place, cells in along(
-        (c for c in matrix.cells.values() if _network(c.cell) in machines), "batch_size"
-    ).items():
+    for place, cells in along(sampling, "batch_size").items():
         machine = machines[_network(place.cell)]
-        numbers = (
+        findings = MachineFindings(
             machine.name,
             getattr(machine, "order", None),
             machine.units,
             machine.decisions,
             machine.tau,
+            machine.words(),
         )
-        found = {**dict(zip(_OF_MACHINE, numbers, strict=True)), "words": machine.words()}
-        points = sorted(
-            (_point(cell, machine.decisions) for cell in cells), key=lambda point: point.at
-        )
-        curves.append(Curve(matrix.hosts[place.machine], place.cell, tuple(points), found))
-    conclusions = {"crossings": list(_crossings(curves)), "exactness": list(_exactness(curves))}
+        points = [_point(cell, machine.decisions) for cell in cells]
+        points.sort(key=lambda point: point.at)
+        curves.append(Curve(matrix.hosts[place.machine], place.cell, tuple(points), findings))
+    conclusions = Conclusions(list(_crossings(curves)), list(_exactness(curves)))
     return Curves(tuple(curves), matrix.notes if curves else (), conclusions)
 
 
@@ -91,113 +137,110 @@ def _network(cell: Cell) -> tuple[str, str]:
     return cell.network, cell.specification
 
 
+def _network_of_curve(curve: Curve) -> tuple[str, str]:
+    return _network(curve.cell)
+
+
 def _point(cell: CellResult, decisions: int) -> Point:
     chains = cell.cell.known_batch_size
-    updates, seconds = chains * decisions, None if cell.seconds is None else cell.seconds.median
+    updates = chains * decisions
+    nanoseconds = rate = nanojoules = None
+    if cell.seconds is not None:
+        nanoseconds = cell.seconds.median * 1e9 / updates
+        rate = updates / cell.seconds.median
     energy = quantities.QUANTITIES["cpu_joules" if cell.cell.on_cpu else "joules"].value(cell)
-    found = (
-        seconds and seconds * 1e9 / updates,
-        seconds and updates / seconds,
-        energy and energy[0] * 1e9 / updates,
-    )
-    keys = (key for _, key, _ in QUANTITIES.values())
-    return Point(chains, cell, usable(cell), found=dict(zip(keys, found, strict=True)))
+    if energy is not None:
+        nanojoules = energy[0] * 1e9 / updates
+    findings = PointFindings(nanoseconds, rate, nanojoules)
+    return Point(chains, cell, usable(cell), findings=findings)
 
 
 def _name(curve: Curve, curves: Iterable[Curve]) -> str:
     """Return a row at a place, with its machine where there are several."""
-    several = len({each.host.fingerprint for each in curves}) > 1
-    return rest_of(curve.cell) + (f" on {curve.host.name}" if several else "")
+    machines = {other.host.fingerprint for other in curves}
+    return rest_of(curve.cell) + (f" on {curve.host.name}" if len(machines) > 1 else "")
 
 
-def _crossings(curves: list[Curve]) -> Iterator[dict[str, Any]]:
-    """Yield for each network where the row fastest with many chains, and GPUs, overtake the row
-    fastest with few.
+def _crossings(curves: list[Curve]) -> Iterator[ChainsCrossing]:
+    """Yield for each network the number of chains from which another row, or GPUs, are faster.
+
+    The row that is fastest with few chains is compared with the one that is fastest with many.
     """
-    for of in grouped(curves, lambda curve: _network(curve.cell)).values():
-        chains = sorted(set(chain.from_iterable(curve.times for curve in of)))
+    for rivals in grouped(curves, _network_of_curve).values():
+        chains = sorted({count for curve in rivals for count in curve.times})
         if len(chains) < 2:
             continue
-        few, many = (
-            min(
-                (curve for curve in of if at in curve.times),
-                key=lambda curve: curve.times[at].median,
-            )
-            for at in (chains[0], chains[-1])
-        )
-        kinds = grouped(of, lambda curve: curve.cell.on_cpu)
-        pairs: list[tuple[str, str, Times, str, Times]] = []
+        cell = rivals[0].cell
+        few = _fastest(rivals, chains[0])
+        many = _fastest(rivals, chains[-1])
         if few is not many:
-            pairs.append(("rows", _name(few, of), few.times, _name(many, of), many.times))
+            at = crossing(few.times, many.times)
+            if at is not None:
+                first, second = _name(few, rivals), _name(many, rivals)
+                yield ChainsCrossing(cell.network, cell.specification, first, second, "rows", at)
+        kinds = grouped(rivals, lambda curve: curve.cell.on_cpu)
         if len(kinds) == 2:
-            pairs.append(
-                (
-                    "devices",
-                    "the CPUs",
-                    best_times(kinds[True]),
-                    "the GPUs",
-                    best_times(kinds[False]),
+            at = crossing(best_times(kinds[True]), best_times(kinds[False]))
+            if at is not None:
+                yield ChainsCrossing(
+                    cell.network, cell.specification, "the CPUs", "the GPUs", "devices", at
                 )
-            )
-        for what, first, of_first, second, of_second in pairs:
-            if (at := crossing(of_first, of_second)) is not None:
-                network = {name: getattr(of[0].cell, name) for name in ("network", "specification")}
-                named = {"first": first, "second": second, "what": what}
-                yield {**network, **named, **at.data("chains"), "words": at.words}
 
 
-def _exactness(curves: list[Curve]) -> Iterator[dict[str, Any]]:
-    """Yield the time of each exact sweep over that of all units at once, of machines that differ in
-    nothing else.
+def _fastest(curves: Iterable[Curve], chains: int) -> Curve:
+    """Return the curve that is fastest with this many chains."""
+    measured = [curve for curve in curves if chains in curve.times]
+    return min(measured, key=lambda curve: curve.times[chains].median)
+
+
+def _exactness(curves: list[Curve]) -> Iterator[Exactness]:
+    """Yield the time of each exact sweep over that of all units at once.
+
+    The machines differ in nothing else.
     """
-
-    def alike(curve: Curve) -> tuple[object, ...]:
-        cell = axes.without(curve.cell, "network", "specification")
-        return curve.host.fingerprint, cell, curve.found["units"], curve.found["tau"]
-
-    for of in grouped((curve for curve in curves if curve.found["order"]), alike).values():
-        by_order = {curve.found["order"]: curve for curve in of}
+    ordered = [curve for curve in curves if curve.findings.order]
+    for alike in grouped(ordered, _all_but_order).values():
+        by_order = {curve.findings.order: curve for curve in alike}
         at_once = by_order.pop(ALL_AT_ONCE, None)
+        if at_once is None:
+            continue
         for order, curve in by_order.items():
             for chains, seconds in curve.times.items():
-                if at_once is not None and chains in at_once.times:
+                if chains in at_once.times:
                     cost = ratio(seconds, at_once.times[chains])
-                    units = curve.found["units"]
-                    yield {
-                        "curve": curve,
-                        "units": units,
-                        "order": order,
-                        "chains": chains,
-                        "ratio": cost,
-                    }
+                    yield Exactness(curve, curve.findings.units, order, chains, cost)
+
+
+def _all_but_order(curve: Curve) -> tuple[object, ...]:
+    cell = axes.without(curve.cell, "network", "specification")
+    return curve.host.fingerprint, cell, curve.findings.units, curve.findings.tau
 
 
 # Tables.
 
 
-def _page(found: Curves, quantity: str) -> Page:
-    """Return a table of each network on each machine, the crossings, and what exactness costs."""
-    if not found.curves:
-        return Page((NOTHING,), (), found.notes)
-    common = layout.common_flags(
-        p.cell for curve in found.curves for p in curve.points if p.cell.shown
-    )
-    tables = [
-        _times_table(of, quantity, common)
-        for of_machine in by_machine(found.curves)
-        for of in grouped(of_machine, lambda curve: _network(curve.cell)).values()
-    ]
+def _page(content: Curves, quantity: str) -> Page:
+    """Return a table of each network on each machine, the crossings, and the cost of exactness."""
+    if not content.curves:
+        return Page((NOTHING,), (), content.notes)
+    cells = [point.cell for curve in content.curves for point in curve.points]
+    common = layout.common_flags(cell for cell in cells if cell.shown)
+    tables = []
+    for curves_of_machine in by_machine(content.curves):
+        for curves_of_network in grouped(curves_of_machine, _network_of_curve).values():
+            tables.append(_times_table(curves_of_network, quantity, common))
     before = (
         "An update is the decision of a unit (Boltzmann) or a transition (McCulloch-Pitts) in one "
         "chain."
     )
-    if crossings := found.conclusions["crossings"]:
+    crossings = content.conclusions.crossings
+    if crossings:
         title = (
             "Crossings: where the row fastest with many chains overtakes the row fastest with few"
         )
         tables.append(table(_CROSSING, crossings, title, words=True))
-    tables += _exactness_tables(found)
-    return Page((before,), tuple(tables), tuple(_legend(found, common, quantity)))
+    tables += _exactness_tables(content)
+    return Page((before,), tuple(tables), tuple(_legend(content, common, quantity)))
 
 
 def _times_table(curves: list[Curve], quantity: str, common: set[Any]) -> Table:
@@ -210,12 +253,9 @@ def _times_table(curves: list[Curve], quantity: str, common: set[Any]) -> Table:
     ]
     chains = sorted({point.at for _, point in points})
     first = curves[0]
-    title = (
-        f"{QUANTITIES[quantity][0]}: {work_name(first.cell)} ({first.found['words']}), on "
-        f"{first.host.name}"
-    )
+    work = f"{work_name(first.cell)} ({first.findings.words})"
     return Table(
-        title,
+        f"{QUANTITIES[quantity][0]}: {work}, on {first.host.name}",
         ("chains", *map(str, chains)),
         tuple(grid(entries, chains)),
         tuple(layout.reasons(holes)),
@@ -223,56 +263,51 @@ def _times_table(curves: list[Curve], quantity: str, common: set[Any]) -> Table:
 
 
 def _entry(point: Point, quantity: str, common: set[Any]) -> Entry:
-    found, (_, key, factor) = (
-        layout.entry(point.cell, quantities.QUANTITIES["seconds"], common),
-        QUANTITIES[quantity],
-    )
-    if found.hole:
-        return found
-    if point.found[key] is None:
+    entry = layout.entry(point.cell, quantities.QUANTITIES["seconds"], common)
+    if entry.hole:
+        return entry
+    _, key, factor = QUANTITIES[quantity]
+    value: float | None = getattr(point.findings, key)
+    if value is None:
         return Entry(MISSING)
-    return found._replace(
-        text=number(factor * point.found[key]),
-        interval="" if quantity == "joules" else found.interval,
-    )
+    if quantity == "joules":
+        entry = entry._replace(interval="")
+    return entry._replace(text=number(factor * value))
 
 
-def _exactness_tables(found: Curves) -> Iterator[Table]:
-    for units, of in sorted(grouped(found.conclusions["exactness"], itemgetter("units")).items()):
-        curves = [each["curve"] for each in of]
-        entries = {
-            (_name(each["curve"], curves), (each["order"], each["chains"])): layout.multiple(
-                each["ratio"]
-            )
-            for each in of
-        }
+def _exactness_tables(content: Curves) -> Iterator[Table]:
+    by_units = grouped(content.conclusions.exactness, lambda cost: cost.units)
+    for units, costs in sorted(by_units.items()):
+        curves = [cost.curve for cost in costs]
+        entries = {}
+        for cost in costs:
+            name = _name(cost.curve, curves)
+            entries[name, (cost.order, cost.chains)] = layout.multiple(cost.ratio)
         columns = sorted({column for _, column in entries})
-        spans = tuple(
-            (order, len(list(several))) for order, several in groupby(columns, itemgetter(0))
-        )
-        head = ("chains", *(f"{order} {chains}" for order, chains in columns))
+        chains_of_orders = Counter(order for order, _ in columns)
         yield Table(
             f"T over T of all at once: {units} units",
-            head,
+            ("chains", *(f"{order} {chains}" for order, chains in columns)),
             tuple(grid(entries, columns)),
-            spans=spans,
+            spans=tuple(chains_of_orders.items()),
         )
 
 
-def _legend(found: Curves, common: set[Any], quantity: str) -> Iterator[str]:
+def _legend(content: Curves, common: set[Any], quantity: str) -> Iterator[str]:
     yield layout.HALF_WIDTH
-    if found.conclusions["exactness"]:
+    if content.conclusions.exactness:
         yield (
             "All at once (synchronous) is Little's dynamics, which samples another law; sequential "
             "and bipartite sweeps are exact, and a bipartite machine has no weights within its "
             "halves."
         )
-    if found.conclusions["crossings"]:
+    if content.conclusions.crossings:
         yield (
             "Crossings: in brackets the 95 % interval; none: the times do not differ clearly at "
             "any number of chains."
         )
-    cells = [point.cell for curve in found.curves for point in curve.points if point.cell.shown]
+    points = [point for curve in content.curves for point in curve.points]
+    cells = [point.cell for point in points if point.cell.shown]
     if quantity == "joules":
         yield (
             "Energy of whole CPU packages, idle power included, by RAPL counters, or of the GPU by "
@@ -280,67 +315,99 @@ def _legend(found: Curves, common: set[Any], quantity: str) -> Iterator[str]:
         )
         yield from (f"{MISSING} {why}" for why in quantities.reasons(cells, "cpu_joules"))
     yield from layout.flag_lines(cells, common)
-    yield from left_out_points(point for curve in found.curves for point in curve.points)
-    yield from found.notes
+    yield from left_out_points(points)
+    yield from content.notes
 
 
 # JSON, CSV and pictures.
 
 
-_CURVE = (*curve_columns("batch_size"), *found_columns(*_OF_MACHINE))
+_CURVE = (
+    *curve_columns("batch_size"),
+    *finding_columns("family", "order", "units", "updates", "tau"),
+)
 _POINT: tuple[Column[Point], ...] = (
     Column("chains", None, lambda point: point.at),
     *cell_columns("status", "reason", "seconds"),
-    *found_columns(*(key for _, key, _ in QUANTITIES.values())),
+    *finding_columns(*PointFindings._fields),
     *cell_columns("flags"),
 )
+
+
+def _curve_of_cost(cost: Exactness) -> Curve:
+    return cost.curve
+
+
 _EXACTNESS: tuple[Column[Any], ...] = (
-    *within(curve_columns("batch_size"), itemgetter("curve")),
-    *attributes(dict, "units", "order", "chains", "ratio", ratio=VALUE),
+    *within(curve_columns("batch_size"), _curve_of_cost),
+    *attributes(lambda cost: cost, "units", "order", "chains", "ratio", ratio=VALUE),
 )
 _CROSSING: tuple[Column[Any], ...] = (
-    Column("network", "", itemgetter("network")),
-    *attributes(dict, "specification", "what"),
-    Column("first", "of few chains", itemgetter("first")),
-    Column("second", "of many", itemgetter("second")),
-    *attributes(dict, "where", "chains", "interval", "clear", "smallest", "largest"),
-    Column("", "chains from which on", itemgetter("words")),
+    Column("network", "", lambda crossed: crossed.network),
+    *attributes(lambda crossed: crossed, "specification", "what"),
+    Column("first", "of few chains", lambda crossed: crossed.first),
+    Column("second", "of many", lambda crossed: crossed.second),
+    *attributes(
+        lambda crossed: crossed.crossing.data("chains"),
+        "where",
+        "chains",
+        "interval",
+        "clear",
+        "smallest",
+        "largest",
+    ),
+    Column("", "chains from which on", lambda crossed: crossed.crossing.words),
 )
 
 
-def _data(found: Curves) -> dict[str, Any]:
-    """Return a JSON object: the curves, the crossings, and what exactness costs."""
+def _data(content: Curves) -> dict[str, Any]:
+    """Return a JSON object: the curves, the crossings, and the cost of exactness."""
     return {
-        "lines": curve_objects(found.curves, _CURVE, _POINT),
-        "crossings": objects(_CROSSING, found.conclusions["crossings"]),
-        "exactness": objects(_EXACTNESS, found.conclusions["exactness"]),
-        "notes": list(found.notes),
+        "lines": curve_objects(content.curves, _CURVE, _POINT),
+        "crossings": objects(_CROSSING, content.conclusions.crossings),
+        "exactness": objects(_EXACTNESS, content.conclusions.exactness),
+        "notes": list(content.notes),
     }
 
 
 def _picture(curves: list[Curve]) -> pictures.Picture:
     """Return a page: a panel for each network, updates a second by chains."""
     names = list(dict.fromkeys(rest_of(curve.cell) for curve in curves))
-    styles = {name: pictures.style(at, at, at // len(names)) for at, name in enumerate(names)}
+    styles = {
+        name: pictures.style(place, place, place // len(names)) for place, name in enumerate(names)
+    }
     panels = []
-    for network, of in grouped(curves, lambda curve: work_name(curve.cell)).items():
-        chains = sorted({point.at for curve in of for point in curve.timed})
-        panels.append(
-            pictures.Panel(
-                network, [pictures.Line(_rates(c), styles[rest_of(c.cell)]) for c in of], chains
-            )
-        )
+    for network, curves_of_network in grouped(curves, _work_name).items():
+        chains = sorted({point.at for curve in curves_of_network for point in curve.timed})
+        lines = [
+            pictures.Line(_rates(curve), styles[rest_of(curve.cell)]) for curve in curves_of_network
+        ]
+        panels.append(pictures.Panel(network, lines, chains))
     title = f"Updates a second of sampling machines, on {curves[0].host.name}"
     return pictures.Picture(title, panels, list(styles.items()), "chains", "updates a second")
 
 
+def _work_name(curve: Curve) -> str:
+    return work_name(curve.cell)
+
+
 def _rates(curve: Curve) -> list[tuple[int, tuple[float, float | None, float | None]]]:
-    found = []
+    """Return the updates a second by chains, with the ends of their intervals."""
+    rates = []
     for chains, seconds in curve.times.items():
-        updates = chains * curve.found["updates"]
-        low, high = (end and updates / end for end in (seconds.high, seconds.low))
-        found.append((chains, (updates / seconds.median, low, high)))
-    return found
+        updates = chains * curve.findings.updates
+        low = updates / seconds.high if seconds.high else None
+        high = updates / seconds.low if seconds.low else None
+        rates.append((chains, (updates / seconds.median, low, high)))
+    return rates
+
+
+def _analyse(source: Source) -> Curves:
+    return study(source.matrix(), source.results().records)
+
+
+def _draw(content: Curves, path: Path, options: ReportOptions) -> list[Path]:
+    return pictures.draw(map(_picture, by_machine(content.curves)), path)
 
 
 REPORT = Report(
@@ -355,17 +422,17 @@ row, or a GPU, is faster; and how much longer exact sweeps take than updating al
         "dlbench report sampling",
         "dlbench report sampling --quantity rate --plot sampling.png",
     ),
-    analyse=lambda source: study(source.matrix(), source.results().records),
-    page=lambda found, options: _page(found, options.quantity),
+    analyse=_analyse,
+    page=lambda content, options: _page(content, options.quantity),
     data=_data,
-    rows=lambda found: curve_rows(found.curves, _CURVE, _POINT),
-    draw=lambda found, path, options: pictures.draw(map(_picture, by_machine(found.curves)), path),
-    drawable=lambda found: bool(found.curves),
+    rows=lambda content: curve_rows(content.curves, _CURVE, _POINT),
+    draw=_draw,
+    drawable=lambda content: bool(content.curves),
     suggestion="sampling machines: time of an update by chains, and what exactness costs",
     options=frozenset({QUANTITY, ALL_RUNS}),
     families=frozenset({"boltzmann", "mcculloch_pitts"}),
     quantities=tuple(QUANTITIES),
     heading="Sampling machines",
     place=72,
-    has_section=lambda found: bool(found.curves),
+    has_section=lambda content: bool(content.curves),
 )

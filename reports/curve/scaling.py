@@ -26,6 +26,7 @@ these, so no speed-up can be expected.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -46,15 +47,16 @@ from dlbench.reports.curve.curve import (
     curve_objects,
     curve_rows,
     filled,
-    found_column,
-    found_columns,
+    finding_column,
+    finding_columns,
     usable,
 )
 from dlbench.reports.curve.training import steps_to
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
+from dlbench.reports.formats.pictures import Interval
 from dlbench.reports.ratio.pairs import seconds_column
-from dlbench.reports.report import ALL_RUNS, Report
+from dlbench.reports.report import ALL_RUNS, Report, ReportOptions, Source
 from dlbench.reports.results import flags
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import Place, grouped
@@ -82,11 +84,65 @@ WAYS: dict[str, tuple[str, ...]] = {
 AXES = ("threads", "world_size", "batch_size", "sync")
 """Of each worker, of the workers, of the whole mini-batch, of exchanges: the points of a curve
 differ in these axes."""
-Gain = dict[str, Any]
-"""The ratios of a comparison, or the ``reason`` for their absence. ``measured``: whether its rival
-was."""
 ALIKE = 0.05
 """Relative difference from the loss of synchronous workers up to which asynchronous ones count."""
+
+
+class SpeedUp(NamedTuple):
+    """The speed-up over a rival, or the reason why there is none."""
+
+    speedup: Ratio | None
+    efficiency: Ratio | None
+    reason: str
+    """Why there is no ratio; empty where there is one."""
+    measured: bool
+    """Whether the rival was measured."""
+
+    @property
+    def figure(self) -> Ratio | None:
+        """The first of its figures."""
+        return self.speedup
+
+
+class Saving(NamedTuple):
+    """The share of a step's time saved against a rival, or the reason why there is none."""
+
+    share: Ratio | None
+    reason: str
+    measured: bool
+
+    @property
+    def figure(self) -> Ratio | None:
+        """The only figure."""
+        return self.share
+
+
+Gain = SpeedUp | Saving
+
+
+class PointFindings(NamedTuple):
+    """The findings about a number of workers."""
+
+    strong: SpeedUp | None
+    """None without such a rival."""
+    weak: SpeedUp | None
+    one_process: SpeedUp | None
+    doubling: Saving | None
+    exchange: Saving | None
+    shares_cpus: bool
+    """Whether the workers have more threads than the machine has CPUs."""
+    losses: list[list[float]]
+    """Of the further steps: steps so far and the loss."""
+    loss: float | None
+    target_loss: float | None
+    steps_to_target: float | None
+    seconds_to_target: float | None
+    staleness: Mapping[str, float] | None
+
+    def gains(self) -> "dict[str, Gain]":
+        """Return the comparisons that there are, by their names."""
+        gains = {way: getattr(self, way) for way in WAYS}
+        return {way: gain for way, gain in gains.items() if gain is not None}
 
 
 class Training(NamedTuple):
@@ -100,46 +156,57 @@ class Training(NamedTuple):
 
 
 def trainings(records: Iterable[Record]) -> dict[Place, Training]:
-    """Return the training of each cell; if records have different numbers of further steps, the
-    newest counts.
+    """Return the training of each cell.
+
+    If records have different numbers of further steps, the newest counts.
     """
     good = [record for record in last_attempts(records) if record.outcome.status is Status.OK]
     good.sort(key=lambda record: record.started)
-    of_cells = grouped(
-        good, lambda record: Place(record.machine, axes.project(record.cell, axes.NAMES))
-    )
-    return {place: _training(of_cell) for place, of_cell in of_cells.items()}
+    by_place = grouped(good, _place)
+    return {place: _training(records_of_cell) for place, records_of_cell in by_place.items()}
+
+
+def _place(record: Record) -> Place:
+    return Place(record.machine, axes.project(record.cell, axes.NAMES))
 
 
 def _training(records: list[Record]) -> Training:
-    asked = records[-1].protocol.loss_steps
-    listed = [record.outcome.losses for record in records if record.protocol.loss_steps == asked]
-    whole = [
-        each
-        for each in listed
-        if each and all(len(point) == 2 for point in each) and each[-1][0] == asked
-    ]
-    alike = np.array([each for each in whole if len(each) == len(whole[-1])])
-    losses = [(int(step), float(loss)) for step, loss in np.median(alike, axis=0)] if whole else []
-    ended = (
-        str(records[-1].outcome.software.get("losses_ended", "they took too long"))
-        if asked and not whole
-        else ""
-    )
-    stale = [
-        each
-        for record in records
-        if isinstance(each := record.outcome.software.get("staleness"), Mapping)
-    ]
-    middle, most = (
-        [each[n] for each in stale if isinstance(each.get(n), int | float)]
-        for n in ("median", "maximum")
-    )
-    staleness = {"median": median(middle), "maximum": max(most)} if middle and most else None
-    return Training(tuple(losses), ended, staleness)
+    """Return the training of the records of a cell, the newest last."""
+    newest = records[-1]
+    asked = newest.protocol.loss_steps
+    whole = []
+    for record in records:
+        losses = record.outcome.losses
+        if record.protocol.loss_steps != asked or not losses:
+            continue
+        if all(len(point) == 2 for point in losses) and losses[-1][0] == asked:
+            whole.append(losses)
+    ended = ""
+    if asked and not whole:
+        ended = str(newest.outcome.software.get("losses_ended", "they took too long"))
+    middle: list[tuple[int, float]] = []
+    if whole:
+        alike = np.array([losses for losses in whole if len(losses) == len(whole[-1])])
+        middle = [(int(step), float(loss)) for step, loss in np.median(alike, axis=0)]
+    return Training(tuple(middle), ended, _staleness(records))
 
 
-class _Seen(NamedTuple):
+def _staleness(records: Iterable[Record]) -> dict[str, float] | None:
+    """Return the median and the maximum over launches, or None if none was reported."""
+    medians, maxima = [], []
+    for record in records:
+        reported = record.outcome.software.get("staleness")
+        if isinstance(reported, Mapping):
+            if isinstance(reported.get("median"), int | float):
+                medians.append(reported["median"])
+            if isinstance(reported.get("maximum"), int | float):
+                maxima.append(reported["maximum"])
+    if not medians or not maxima:
+        return None
+    return {"median": median(medians), "maximum": max(maxima)}
+
+
+class _Inputs(NamedTuple):
     """The inputs of a report's comparisons."""
 
     matrix: Matrix
@@ -149,58 +216,63 @@ class _Seen(NamedTuple):
         return self.trainings.get(Place(machine, cell), Training())
 
     def doubt(self, cell: CellResult) -> str:
-        """Return why a cell is left out of ratios; empty if it may take part."""
+        """Return why a cell is left out of ratios, or an empty text if it is not."""
         if cell.timed is None:
-            wrong = cell.shown
-            return cell.reason or (
-                "it computed something other than the reference" if wrong else cell.status.value
-            )
+            if cell.reason:
+                return cell.reason
+            if cell.shown:
+                return "it computed something other than the reference"
+            return cell.status.value
         if cell.has(flags.THREADS_EXCEEDED):
             return "more threads worked than were asked for"
-        own, other = (
-            self.training(cell.machine, cell.cell._replace(sync=of))
-            for of in (cell.cell.sync, EVERY_STEP)
-        )
         if cell.cell.sync != ASYNC:
             return ""
+        own = self.training(cell.machine, cell.cell)
+        synchronous = self.training(cell.machine, cell.cell._replace(sync=EVERY_STEP))
         if own.ended:
             return f"the steps that show its loss ended early: {own.ended}"
-        if not own.losses or not other.losses or own.losses[-1][0] != other.losses[-1][0]:
+        if not own.losses or not synchronous.losses:
             return ""
-        (steps, loss), (_, right) = own.losses[-1], other.losses[-1]
-        words = (
-            f"its loss after {steps} steps is {number(loss)}, that of {EVERY_STEP} {number(right)}"
-        )
-        return words if abs(loss - right) > ALIKE * abs(right) else ""
+        steps, loss = own.losses[-1]
+        last_step, right = synchronous.losses[-1]
+        if steps != last_step or not abs(loss - right) > ALIKE * abs(right):
+            return ""
+        words = f"its loss after {steps} steps is {number(loss)}"
+        return f"{words}, that of {EVERY_STEP} {number(right)}"
 
 
 def scaling(matrix: Matrix, records: Iterable[Record] = ()) -> Curves:
-    """Return a curve for each row, network and place that was measured with several workers, in the
-    matrix's order.
+    """Return a curve for each row, network and place that was measured with several workers.
+
+    The curves are in the matrix's order.
     """
-    seen = _Seen(matrix, trainings(records))
+    inputs = _Inputs(matrix, trainings(records))
     networks = list(dict.fromkeys(group.network for group in matrix.rows))
     devices = list(dict.fromkeys((column.machine, column.device) for column in matrix.columns))
 
     def order(place: Place) -> tuple[int, int]:
         return devices.index((place.machine, place.device)), networks.index(place.cell.network)
 
-    found = along(matrix.cells.values(), *AXES)
+    cells_by_place = along(matrix.cells.values(), *AXES)
     curves = []
-    for place in sorted(found, key=order):
-        teams = [cell.cell for cell in found[place] if cell.cell.world_size > 1]
-        rivals = {rival for team in teams for rival in _rivals(team).values()}
-        shown = [cell for cell in found[place] if cell.cell in {*teams, *rivals}]
-        shown.sort(key=_in_order)
-        if teams:
-            targets = _targets(shown, seen)
-            host = matrix.hosts[place.machine]
-            points = (_point(cell, seen, targets, host.effective_cpus) for cell in shown)
-            curves.append(Curve(host, place.cell, tuple(points)))
+    for place in sorted(cells_by_place, key=order):
+        cells = cells_by_place[place]
+        teams = [cell.cell for cell in cells if cell.cell.world_size > 1]
+        if not teams:
+            continue
+        with_rivals = set(teams)
+        for team in teams:
+            with_rivals.update(_rivals(team).values())
+        shown = [cell for cell in cells if cell.cell in with_rivals]
+        shown.sort(key=_point_order)
+        targets = _targets(shown, inputs)
+        host = matrix.hosts[place.machine]
+        points = [_point(cell, inputs, targets, host.effective_cpus) for cell in shown]
+        curves.append(Curve(host, place.cell, tuple(points)))
     return Curves(tuple(curves), matrix.notes)
 
 
-def _in_order(cell: CellResult) -> tuple[object, ...]:
+def _point_order(cell: CellResult) -> tuple[object, ...]:
     at = cell.cell
     return (
         cell.column.threads or 0,
@@ -215,80 +287,116 @@ def _rivals(team: Cell) -> dict[str, Cell]:
     """Return the cells that a team is compared with."""
     count = team.world_size
     alone = team._replace(world_size=1, sync=EVERY_STEP)
-    found = {STRONG: alone}
+    rivals = {STRONG: alone}
     if team.batch_size is not None:
-        found[WEAK] = alone._replace(batch_size=team.batch_size // count)
+        rivals[WEAK] = alone._replace(batch_size=team.batch_size // count)
     if team.on_cpu and team.threads > 0:
-        found[ONE_PROCESS] = alone._replace(threads=team.threads * count)
+        rivals[ONE_PROCESS] = alone._replace(threads=team.threads * count)
     if count % 2 == 0:
-        found[DOUBLING] = alone if count == 2 else team._replace(world_size=count // 2)
+        rivals[DOUBLING] = alone if count == 2 else team._replace(world_size=count // 2)
     if team.sync != EVERY_STEP:
-        found[EXCHANGE] = team._replace(sync=EVERY_STEP)
-    return found
+        rivals[EXCHANGE] = team._replace(sync=EVERY_STEP)
+    return rivals
 
 
-def _targets(cells: Iterable[CellResult], seen: _Seen) -> dict[tuple[int, int | None], float]:
+Targets = Mapping[tuple[int, int | None], float]
+"""Losses by threads and mini-batch."""
+
+
+def _targets(cells: Iterable[CellResult], inputs: _Inputs) -> Targets:
     """Return the lowest loss that all cells of as many threads and examples reached."""
     reached: dict[tuple[int, int | None], list[float]] = {}
     for cell in cells:
-        losses = [loss for _, loss in seen.training(cell.machine, cell.cell).losses]
-        if losses and not seen.doubt(cell):
+        losses = [loss for _, loss in inputs.training(cell.machine, cell.cell).losses]
+        if losses and not inputs.doubt(cell):
             reached.setdefault((cell.cell.threads, cell.cell.batch_size), []).append(min(losses))
     return {key: max(losses) for key, losses in reached.items()}
 
 
-def _point(
-    cell: CellResult, seen: _Seen, targets: Mapping[tuple[int, int | None], float], cpus: int | None
-) -> Point:
-    team, count = cell.cell, cell.cell.world_size
-    found: dict[str, Any] = dict.fromkeys(WAYS)
-    if count > 1:
-        found |= {way: _gain(way, rival, cell, seen) for way, rival in _rivals(team).items()}
-    threads = (cell.column.threads or 0) * count
-    training = seen.training(cell.machine, team)
+def _point(cell: CellResult, inputs: _Inputs, targets: Targets, cpus: int | None) -> Point:
+    team = cell.cell
+    gains: dict[str, Any] = dict.fromkeys(WAYS)
+    shares_cpus = False
+    if team.world_size > 1:
+        for way, rival in _rivals(team).items():
+            gains[way] = _gain(way, rival, cell, inputs)
+        threads = (cell.column.threads or 0) * team.world_size
+        shares_cpus = team.on_cpu and cpus is not None and threads > cpus
+    training = inputs.training(cell.machine, team)
     target = steps = seconds = None
-    if training.losses and cell.timed is not None and not seen.doubt(cell):
+    if training.losses and cell.timed is not None and not inputs.doubt(cell):
         target = targets[team.threads, team.batch_size]
         steps = steps_to(target, *zip(*training.losses, strict=True))
-        seconds = steps and steps * cell.timed.median
-    found |= {
-        "shares_cpus": count > 1 and team.on_cpu and cpus is not None and threads > cpus,
-        "losses": [list(point) for point in training.losses],
-        "loss": training.losses[-1][1] if training.losses else None,
-        "target_loss": target,
-        "steps_to_target": steps,
-        "seconds_to_target": seconds,
-        "staleness": training.staleness,
-    }
-    return Point(team, cell, usable(cell), found=found)
+        seconds = None if steps is None else steps * cell.timed.median
+    findings = PointFindings(
+        **gains,
+        shares_cpus=shares_cpus,
+        losses=[list(point) for point in training.losses],
+        loss=training.losses[-1][1] if training.losses else None,
+        target_loss=target,
+        steps_to_target=steps,
+        seconds_to_target=seconds,
+        staleness=training.staleness,
+    )
+    return Point(team, cell, usable(cell), findings=findings)
 
 
-def _gain(way: str, rival: Cell, team: CellResult, seen: _Seen) -> Gain:
-    """Return the seconds of a rival over those of a team as a gain, or the reason why there is no
-    such ratio.
-    """
-    other, count = seen.matrix.cells.get(Place(team.machine, rival)), team.cell.world_size
-    workers = "one worker" if rival.world_size == 1 else f"{rival.world_size} workers"
-    threads = f" of {threads_name(rival.threads)}" * (rival.on_cpu and rival.threads > 0)
-    size = "" if rival.batch_size is None else f" at mini-batch {rival.batch_size}"
-    which = f"{workers}{threads}{size}" + f", {rival.sync}" * (rival.world_size > 1)
-    reason = seen.doubt(team)
-    if reason or other is None:
-        reason = reason or f"{which} was not measured"
-    elif doubt := seen.doubt(other):
-        reason = f"{which}: {doubt}"
-    elif other.environment != team.environment:
-        reason = f"{which} was measured with another build"
-    gain: Gain = {**dict.fromkeys(WAYS[way]), "reason": reason, "measured": other is not None}
-    if reason or other is None or other.timed is None or team.timed is None:
-        return gain
-    # Weak scaling's ratio is of one worker's part; in one process both sides have as many threads.
-    found = ratio(other.timed, team.timed)
-    if "share" in gain:
-        return {**gain, "share": found.changed(lambda value: 1 - 1 / value)}
-    speedup = found.changed(lambda value: value * count) if way == WEAK else found
-    efficiency = None if way == ONE_PROCESS else speedup.changed(lambda value: value * (1 / count))
-    return {**gain, "speedup": speedup, "efficiency": efficiency}
+def _gain(way: str, rival: Cell, team: CellResult, inputs: _Inputs) -> Gain:
+    """Return the gain of a team over a rival, or the reason why there is no such ratio."""
+    other = inputs.matrix.cells.get(Place(team.machine, rival))
+    reason = _why_no_gain(rival, other, team, inputs)
+    over_team = None
+    if not reason and other is not None and other.timed is not None and team.timed is not None:
+        over_team = ratio(other.timed, team.timed)
+    measured = other is not None
+    if way in (DOUBLING, EXCHANGE):
+        share = None if over_team is None else over_team.changed(_share_saved)
+        return Saving(share, reason, measured)
+    if over_team is None:
+        return SpeedUp(None, None, reason, measured)
+    count = team.cell.world_size
+    speedup = over_team
+    if way == WEAK:
+        # The ratio is of one worker's part.
+        speedup = over_team.changed(lambda value: value * count)
+    efficiency = None
+    if way != ONE_PROCESS:  # in one process both sides have as many threads
+        efficiency = speedup.changed(lambda value: value * (1 / count))
+    return SpeedUp(speedup, efficiency, reason, measured)
+
+
+def _share_saved(speedup: float) -> float:
+    return 1 - 1 / speedup
+
+
+def _why_no_gain(
+    rival: Cell, measured: CellResult | None, team: CellResult, inputs: _Inputs
+) -> str:
+    """Return why a team cannot be compared with a rival, or an empty text if it can."""
+    doubt = inputs.doubt(team)
+    if doubt:
+        return doubt
+    which = _describe_rival(rival)
+    if measured is None:
+        return f"{which} was not measured"
+    doubt = inputs.doubt(measured)
+    if doubt:
+        return f"{which}: {doubt}"
+    if measured.environment != team.environment:
+        return f"{which} was measured with another build"
+    return ""
+
+
+def _describe_rival(rival: Cell) -> str:
+    """Return a rival in words: "one worker of 2 threads at mini-batch 32"."""
+    words = "one worker" if rival.world_size == 1 else f"{rival.world_size} workers"
+    if rival.on_cpu and rival.threads > 0:
+        words += f" of {threads_name(rival.threads)}"
+    if rival.batch_size is not None:
+        words += f" at mini-batch {rival.batch_size}"
+    if rival.world_size > 1:
+        words += f", {rival.sync}"
+    return words
 
 
 def teams_of(curve: Curve) -> list[Point]:
@@ -296,24 +404,18 @@ def teams_of(curve: Curve) -> list[Point]:
     return [point for point in curve.points if point.at.world_size > 1]
 
 
-def _gains(point: Point) -> dict[str, Gain]:
-    return {way: point.found[way] for way in WAYS if point.found[way] is not None}
-
-
 def _row(curve: Curve) -> str:
     """Return the row and its device in words."""
     return row_name(curve.cell) + ("" if curve.cell.on_cpu else f", {curve.cell.device}")
 
 
-def _with_threads(curve: Curve) -> bool:
+def _shows_threads(curve: Curve) -> bool:
     """Return whether thread counts distinguish the points."""
     return curve.cell.on_cpu or len({point.at.threads for point in curve.points}) > 1
 
 
 def _team(point: Point) -> str:
-    """Return workers, threads and when they exchange in words: "2 x 1 thread, local:4", on GPUs "2
-    workers".
-    """
+    """Return a team in words: "2 x 1 thread, local:4", on GPUs "2 workers"."""
     count, threads = point.at.world_size, point.cell.column.threads
     sync = f", {point.at.sync}" if point.at.sync != EVERY_STEP else ""
     if not threads or not point.at.on_cpu:
@@ -324,150 +426,188 @@ def _team(point: Point) -> str:
 # Tables, JSON and CSV.
 
 
-def scaling_page(found: Curves) -> layout.Page:
+def scaling_page(content: Curves) -> layout.Page:
     """Return a table or two for each row, network and place."""
-    if not found.curves:
-        return layout.Page((NOTHING,), (), found.notes)
-    points = [point for curve in found.curves for point in curve.points]
+    if not content.curves:
+        return layout.Page((NOTHING,), (), content.notes)
+    points = [point for curve in content.curves for point in curve.points]
     common = layout.common_flags(point.cell for point in points if point.cell.timed is not None)
     before = [
-        (
-            "Data-parallel training: in each step w workers compute the gradients of equal parts "
-            "of the mini-batch, average them, and make the same update."
-        )
+        "Data-parallel training: in each step w workers compute the gradients of equal parts of "
+        "the mini-batch, average them, and make the same update."
     ]
     if any(point.at.sync != EVERY_STEP for point in points):
-        before += [
-            (
-                "sync local:H: each worker updates its own parameters, and all average them after "
-                "every H steps; async: each updates parameters that all share, without waiting."
-            )
-        ]
-    tables = [each for curve in found.curves for each in _tables(curve, common)]
-    return layout.Page(tuple(before), tuple(tables), tuple(_legend(found, points, common)))
+        before.append(
+            "sync local:H: each worker updates its own parameters, and all average them after "
+            "every H steps; async: each updates parameters that all share, without waiting."
+        )
+    tables: list[layout.Table] = []
+    for curve in content.curves:
+        tables += _tables(curve, common)
+    return layout.Page(tuple(before), tuple(tables), tuple(_legend(content, points, common)))
 
 
-def _gain_column(way: str, heading: str, name: str = "") -> Column[Point]:
-    """Return a column of a figure of a comparison, the first one without a name."""
-
+def _speedup_column(way: str, heading: str) -> Column[Point]:
     def text(point: Point) -> str:
-        gain: Gain | None = point.found[way]
+        gain: SpeedUp | None = getattr(point.findings, way)
         if gain is None or point.cell.timed is None:
             return ""
-        found: Ratio | None = gain[name or WAYS[way][0]]
-        if found is None:
-            return "" if name else layout.MISSING
-        if name:
-            return f"{found.value:.2f}"
-        if "speedup" in gain:
-            return f"{number(found.value)}x{deviation(found.value, found.low, found.high)}"
-        ends = [abs(end - found.value) for end in (found.low, found.high) if end is not None]
-        deviation_text = f"±{math.ceil(100 * max(ends))}" if ends else ""
-        return f"{100 * found.value:.0f}{deviation_text}%"
+        speedup = gain.speedup
+        if speedup is None:
+            return layout.MISSING
+        return f"{number(speedup.value)}x{deviation(speedup.value, speedup.low, speedup.high)}"
 
     return Column("", heading, text)
 
 
+def _efficiency_column(way: str) -> Column[Point]:
+    def text(point: Point) -> str:
+        gain: SpeedUp | None = getattr(point.findings, way)
+        if gain is None or gain.efficiency is None or point.cell.timed is None:
+            return ""
+        return f"{gain.efficiency.value:.2f}"
+
+    return Column("", "eff.", text)
+
+
+def _saving_column(way: str) -> Column[Point]:
+    def text(point: Point) -> str:
+        gain: Saving | None = getattr(point.findings, way)
+        if gain is None or point.cell.timed is None:
+            return ""
+        share = gain.share
+        if share is None:
+            return layout.MISSING
+        ends = [abs(end - share.value) for end in (share.low, share.high) if end is not None]
+        half = f"±{math.ceil(100 * max(ends))}" if ends else ""
+        return f"{100 * share.value:.0f}{half}%"
+
+    return Column("", way, text)
+
+
+def _key_columns(curve: Curve) -> list[Column[Point]]:
+    """Return the columns that identify a point of a curve."""
+    columns: list[Column[Point]] = []
+    if _shows_threads(curve):
+        columns.append(Column("", "p", lambda point: point.cell.column.threads or "default"))
+    columns.append(Column("", "w", lambda point: point.at.world_size))
+    if any(point.at.sync != EVERY_STEP for point in curve.points):
+        columns.append(Column("", "sync", _sync))
+    columns.append(Column("", "batch", lambda point: point.at.batch_size))
+    return columns
+
+
+def _sync(point: Point) -> str:
+    return point.at.sync if point.at.world_size > 1 else ""
+
+
+def _items(point: Point) -> str:
+    return "" if point.cell.timed is None else number(point.cell.items_per_second or 0.0)
+
+
+def _describe_staleness(staleness: Mapping[str, float]) -> str:
+    return f"{staleness['median']:g}, {staleness['maximum']:g}"
+
+
 def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]:
-    """Yield the table of speed-ups and that of time saved and losses; columns that would be empty
-    are left out.
+    """Yield the table of speed-ups and that of time saved and losses.
+
+    Columns that would be empty are left out.
     """
-
-    def items(point: Point) -> str:
-        return "" if point.cell.timed is None else number(point.cell.items_per_second or 0.0)
-
-    apart = any(point.at.sync != EVERY_STEP for point in curve.points)
-    keys: list[Column[Point]] = [
-        *(
-            [Column("", "p", lambda point: point.cell.column.threads or "default")]
-            if _with_threads(curve)
-            else []
-        ),
-        Column("", "w", lambda point: point.at.world_size),
-        *(
-            [Column("", "sync", lambda point: point.at.sync if point.at.world_size > 1 else "")]
-            if apart
-            else []
-        ),
-        Column("", "batch", lambda point: point.at.batch_size),
-    ]
+    keys = _key_columns(curve)
     others = (
-        _gain_column(WEAK, "weak"),
-        _gain_column(WEAK, "eff.", "efficiency"),
-        _gain_column(ONE_PROCESS, "1 process"),
+        _speedup_column(WEAK, "weak"),
+        _efficiency_column(WEAK),
+        _speedup_column(ONE_PROCESS, "1 process"),
     )
     columns = [
         *keys,
         seconds_column(lambda point: point.cell, common),
-        Column("", "items/s", items),
-        _gain_column(STRONG, "strong"),
-        _gain_column(STRONG, "eff.", "efficiency"),
+        Column("", "items/s", _items),
+        _speedup_column(STRONG, "strong"),
+        _efficiency_column(STRONG),
         *filled(others, curve.points),
     ]
     title = f"{work_name(curve.cell)}: {_row(curve)}"
-    on = f"on {curve.host.name}"
-    yield table(columns, curve.points, f"{title}, {on}", notes=_notes(curve), keys=len(keys))
+    machine = f"on {curve.host.name}"
+    yield table(columns, curve.points, f"{title}, {machine}", notes=_notes(curve), keys=len(keys))
     costs = (
-        _gain_column(DOUBLING, "doubling"),
-        _gain_column(EXCHANGE, "exchange"),
-        found_column("loss", "loss"),
-        found_column("seconds_to_target", "s to loss"),
-        found_column("staleness", "stale", lambda seen: f"{seen['median']:g}, {seen['maximum']:g}"),
+        _saving_column(DOUBLING),
+        _saving_column(EXCHANGE),
+        finding_column("loss", "loss"),
+        finding_column("seconds_to_target", "s to loss"),
+        finding_column("staleness", "stale", _describe_staleness),
     )
-    if further := filled(costs, curve.points):
+    further = filled(costs, curve.points)
+    if further:
         points = [
-            point for point in curve.points if any(each.entry(point).text for each in further)
+            point for point in curve.points if any(column.entry(point).text for column in further)
         ]
-        losses = {
-            (point.at.threads, point.at.batch_size): point.found["target_loss"]
-            for point in points
-            if point.found["target_loss"] is not None
-        }
-        notes = [
-            (
-                f"s to loss: seconds to a loss of {number(loss)} (mini-batch "
-                f"{axes.word('batch_size', batch_size)}"
-            )
-            + (f", {threads_name(threads)})." if threads > 0 else ").")
-            for (threads, batch_size), loss in losses.items()
-        ]
-        title = f"{title}, time saved and losses, {on}"
-        yield table([*keys, *further], points, title, notes=notes, keys=len(keys))
+        yield table(
+            [*keys, *further],
+            points,
+            f"{title}, time saved and losses, {machine}",
+            notes=_target_notes(points),
+            keys=len(keys),
+        )
+
+
+def _target_notes(points: Iterable[Point]) -> list[str]:
+    """Return a note for each loss whose time a table shows."""
+    losses = {}
+    for point in points:
+        if point.findings.target_loss is not None:
+            losses[point.at.threads, point.at.batch_size] = point.findings.target_loss
+    notes = []
+    for (threads, batch_size), loss in losses.items():
+        work = f"mini-batch {axes.word('batch_size', batch_size)}"
+        if threads > 0:
+            work += f", {threads_name(threads)}"
+        notes.append(f"s to loss: seconds to a loss of {number(loss)} ({work}).")
+    return notes
 
 
 def _notes(curve: Curve) -> Iterator[str]:
     """Yield the conclusions of a table, and why numbers are missing."""
     teams = teams_of(curve)
     verdicts: dict[str, list[str]] = {}
-    reasons: dict[tuple[str, str], list[str]] = {}
-    missing: dict[str, list[str]] = {}
-    for point in teams:
-        for way, gain in _gains(point).items():
-            if way == ONE_PROCESS and gain["speedup"] is not None:
-                where = f"{_team(point)} on {axes.word('batch_size', point.at.batch_size)}"
-                verdicts.setdefault(_verdict(curve, point, gain["speedup"]), []).append(where)
-            if point.cell.timed is not None and gain["reason"] and gain["measured"]:
-                words = "against 1 process" if way == ONE_PROCESS else way
-                reasons.setdefault((gain["reason"], _team(point)), []).append(words)
-    for (reason, team), ways in reasons.items():
-        missing.setdefault(f"{', '.join(ways)}: {reason}", []).append(team)
+    for team in teams:
+        one_process = team.findings.one_process
+        if one_process is not None and one_process.speedup is not None:
+            where = f"{_team(team)} on {axes.word('batch_size', team.at.batch_size)}"
+            verdict = _verdict(curve, team, one_process.speedup)
+            verdicts.setdefault(verdict, []).append(where)
     if verdicts:
-        said = "; ".join(f"{', '.join(where)} {verdict}" for verdict, where in verdicts.items())
-        yield f"Compared with one process of as many threads: {said}."
-    if sharing := dict.fromkeys(_team(point) for point in teams if point.found["shares_cpus"]):
+        words = [f"{', '.join(places)} {verdict}" for verdict, places in verdicts.items()]
+        yield f"Compared with one process of as many threads: {'; '.join(words)}."
+    sharing = dict.fromkeys(_team(team) for team in teams if team.findings.shares_cpus)
+    if sharing:
         yield (
-            f"More threads in total than the {curve.host.effective_cpus} CPUs here, so no speed-up "
-            f"can be expected: {', '.join(sharing)}."
+            f"More threads in total than the {curve.host.effective_cpus} CPUs of this machine, so "
+            f"no speed-up can be expected: {', '.join(sharing)}."
         )
-    empty = [
-        (layout.why_hole(p.cell), _team(p), axes.word("batch_size", p.at.batch_size))
-        for p in curve.points
-        if not p.cell.shown
-    ]
-    yield from layout.reasons(empty)
-    yield from (
-        f"No figure for {', '.join(dict.fromkeys(of))}, {why}." for why, of in missing.items()
-    )
+    holes = []
+    for point in curve.points:
+        if not point.cell.shown:
+            size = axes.word("batch_size", point.at.batch_size)
+            holes.append((layout.why_hole(point.cell), _team(point), size))
+    yield from layout.reasons(holes)
+    yield from _missing_notes(teams)
+
+
+def _missing_notes(teams: Iterable[Point]) -> Iterator[str]:
+    """Yield the teams without a figure for each reason."""
+    ways_by_reason: dict[tuple[str, str], list[str]] = {}
+    for team in teams:
+        for way, gain in team.findings.gains().items():
+            if team.cell.timed is not None and gain.reason and gain.measured:
+                name = "against 1 process" if way == ONE_PROCESS else way
+                ways_by_reason.setdefault((gain.reason, _team(team)), []).append(name)
+    teams_by_reason: dict[str, list[str]] = {}
+    for (reason, name), ways in ways_by_reason.items():
+        teams_by_reason.setdefault(f"{', '.join(ways)}: {reason}", []).append(name)
+    for reason, names in teams_by_reason.items():
+        yield f"No figure for {', '.join(dict.fromkeys(names))}, {reason}."
 
 
 def _verdict(curve: Curve, team: Point, speedup: Ratio) -> str:
@@ -475,20 +615,20 @@ def _verdict(curve: Curve, team: Point, speedup: Ratio) -> str:
     verdict = "no clear difference" if speedup.low is None else judge(speedup)
     word = {"worse": "faster", "better": "slower"}.get(verdict, "not clearly different")
     sides = {team.at, _rivals(team.at)[ONE_PROCESS]}
-    disturbed = any(each.at in sides and each.cell.has(flags.CONTENDED) for each in curve.points)
-    return word + " (other programs interfered)" * disturbed
+    for point in curve.points:
+        if point.at in sides and point.cell.has(flags.CONTENDED):
+            return f"{word} (other programs interfered)"
+    return word
 
 
-def _legend(found: Curves, points: list[Point], common: set[flags.FlagKind]) -> list[str]:
-    gains = [gain for point in points for gain in _gains(point).items()]
-    figures = {way for way, gain in gains if gain[WAYS[way][0]] is not None}
+def _legend(content: Curves, points: list[Point], common: set[flags.FlagKind]) -> list[str]:
+    gains = [(way, gain) for point in points for way, gain in point.findings.gains().items()]
+    figures = {way for way, gain in gains if gain.figure is not None}
     lines = [
-        (
-            "p: threads per worker; w: workers, on GPUs one per GPU; batch: the whole mini-batch; "
-            "strong: speed-up over one worker on the same mini-batch (Amdahl 1967); weak: "
-            "throughput over that of one worker on a mini-batch as large as each worker's part "
-            "(Gustafson 1988); eff.: that speed-up / w."
-        )
+        "p: threads per worker; w: workers, on GPUs one per GPU; batch: the whole mini-batch; "
+        "strong: speed-up over one worker on the same mini-batch (Amdahl 1967); weak: throughput "
+        "over that of one worker on a mini-batch as large as each worker's part (Gustafson 1988); "
+        "eff.: that speed-up / w."
     ]
     if ONE_PROCESS in figures:
         lines.append(
@@ -507,45 +647,44 @@ def _legend(found: Curves, points: list[Point], common: set[flags.FlagKind]) -> 
             "exchange: the share of a step's time saved by exchanging less often than at every "
             "step; with many local steps, nearly all the time spent exchanging and waiting."
         )
-    if any(point.found["loss"] is not None for point in points):
+    if any(point.findings.loss is not None for point in points):
         lines.append(
             "loss: that of the last of the further steps, which follow the timed ones on one "
             "mini-batch. s to loss: steps to the lowest loss that all cells with these threads and "
             "this mini-batch reached, times the seconds of a step. Asynchronous workers whose loss "
             f"is more than {ALIKE:.0%} off that of step get no ratios."
         )
-    if any(point.found["staleness"] for point in points):
+    if any(point.findings.staleness for point in points):
         lines.append(
             "stale: updates by other workers between a worker's first read of the parameters in a "
             "step and its own update, median and maximum."
         )
-    shares = ", of doubling and exchange in percentage points" * bool(
-        figures & {DOUBLING, EXCHANGE}
-    )
-    lines.append(layout.HALF_WIDTH + shares)
+    if DOUBLING in figures or EXCHANGE in figures:
+        lines.append(f"{layout.HALF_WIDTH}, of doubling and exchange in percentage points")
+    else:
+        lines.append(layout.HALF_WIDTH)
     if any(point.cell.has(flags.FEW_LAUNCHES) for point in points):
         lines.append(layout.WIDENED)
-    if any(gain[WAYS[way][0]] is None for way, gain in gains if way in figures | {STRONG}):
+    columns = figures | {STRONG}
+    if any(gain.figure is None for way, gain in gains if way in columns):
         lines.append(f"{layout.MISSING} the rival was not measured, or cannot be used")
-    return [*lines, *layout.flag_lines((point.cell for point in points), common), *found.notes]
+    return [*lines, *layout.flag_lines((point.cell for point in points), common), *content.notes]
 
 
 _CURVE: tuple[Column[Curve], ...] = (
     *curve_columns(*AXES),
     Column("effective_cpus", None, lambda curve: curve.host.effective_cpus, fields=None),
 )
+_CSV_OF_GAINS = {
+    way: (*(f"{name}.{part}" for name in names for part in VALUE), "reason")
+    for way, names in WAYS.items()
+}
 _POINT: tuple[Column[Point], ...] = (
     *attributes(lambda point: point.cell.column, *AXES[:2]),
     *attributes(lambda point: point.at, *AXES[2:]),
     *cell_columns("status", "reason", "seconds", "items_per_second"),
-    *found_columns(
-        *WAYS,
-        **{
-            way: (*(f"{name}.{part}" for name in names for part in VALUE), "reason")
-            for way, names in WAYS.items()
-        },
-    ),
-    *found_columns(
+    *finding_columns(*WAYS, **_CSV_OF_GAINS),
+    *finding_columns(
         "shares_cpus",
         "losses",
         "loss",
@@ -554,63 +693,103 @@ _POINT: tuple[Column[Point], ...] = (
         "seconds_to_target",
         losses=None,
     ),
-    *found_columns("staleness", staleness=("median", "maximum")),
+    *finding_columns("staleness", staleness=("median", "maximum")),
     *cell_columns("flags"),
 )
 
 
+class _LineName(NamedTuple):
+    """The name of a line of the picture, and whether it is of weak scaling."""
+
+    text: str
+    weak: bool
+
+
+Speedups = dict[_LineName, dict[int, Ratio]]
+"""The speed-ups of a panel, by line and workers."""
+
+
 def _picture(curves: list[Curve]) -> pictures.Picture:
-    """Return a page: a panel for each network; strong scaling with solid lines, weak scaling with
-    broken ones.
+    """Return the page of one machine: a panel for each network.
+
+    Strong scaling has solid lines, weak scaling broken ones.
     """
-    panels: dict[str, dict[tuple[str, bool], dict[int, Ratio]]] = {}
+    panels: dict[str, Speedups] = {}
     for curve in curves:
-        for point in teams_of(curve):
-            threads = threads_name(point.cell.column.threads) if _with_threads(curve) else ""
-            sync = point.at.sync if point.at.sync != EVERY_STEP else ""
-            name = ", ".join(filter(None, (_row(curve), threads, sync)))
-            rivals = _rivals(point.at)
-            for way in (STRONG, WEAK):
-                gain: Gain | None = point.found[way]
-                if gain is None or gain["speedup"] is None:
-                    continue
-                size = axes.word("batch_size", rivals[way].batch_size)
-                key = f"{name}, batch {size}{' each' * (way == WEAK)}", way == WEAK
-                of_panel = panels.setdefault(work_name(curve.cell), {})
-                of_panel.setdefault(key, {})[point.at.world_size] = gain["speedup"]
+        for name, count, speedup in _drawn_speedups(curve):
+            panel = panels.setdefault(work_name(curve.cell), {})
+            panel.setdefault(name, {})[count] = speedup
     if not panels:
         return pictures.Picture(
             "No cell of several workers has a matching cell of one worker.", (), ()
         )
-    names = list(dict.fromkeys(name for of in panels.values() for name in of))
+    names = list(dict.fromkeys(name for speedups in panels.values() for name in speedups))
     styles = {
-        name: pictures.style(number, number, int(name[1])) for number, name in enumerate(names)
+        name: pictures.style(place, place, int(name.weak)) for place, name in enumerate(names)
     }
-    drawn = []
-    for title, of in panels.items():
-        counts = sorted({1, *(count for speedups in of.values() for count in speedups)})
-        lines = [
-            pictures.Line(
-                [
-                    (1, (1.0, None, None)),
-                    *((count, (r.value, r.low, r.high)) for count, r in sorted(speedups.items())),
-                ],
-                styles[name],
-            )
-            for name, speedups in of.items()
-        ]
-        drawn.append(pictures.Panel(title, lines, counts, [(count, count) for count in counts]))
-    legend: list[tuple[str, pictures.Style]] = [(name, styles[name, weak]) for name, weak in names]
-    kinds = (
-        (pictures.SOLID, "strong: the same mini-batch"),
-        (pictures.BROKEN, "weak: it grows with the workers"),
-    )
-    legend += [(label, {"color": "black", "linestyle": dashes}) for dashes, label in kinds]
-    legend += [("ideal", {"color": pictures.GREY, "linestyle": pictures.DOTTED})]
-    title = f"Speed-up over one worker, on {curves[0].host.name}"
+    legend: list[tuple[str, pictures.Style]] = [(name.text, styles[name]) for name in names]
+    legend += [
+        ("strong: the same mini-batch", {"color": "black", "linestyle": pictures.SOLID}),
+        ("weak: it grows with the workers", {"color": "black", "linestyle": pictures.BROKEN}),
+        ("ideal", {"color": pictures.GREY, "linestyle": pictures.DOTTED}),
+    ]
     return pictures.Picture(
-        title, drawn, legend, "workers; bars: interval of the ratio", "speed-up", binary=True
+        f"Speed-up over one worker, on {curves[0].host.name}",
+        [_panel(title, speedups, styles) for title, speedups in panels.items()],
+        legend,
+        "workers; bars: interval of the ratio",
+        "speed-up",
+        binary=True,
     )
+
+
+def _drawn_speedups(curve: Curve) -> Iterator[tuple[_LineName, int, Ratio]]:
+    """Yield the speed-ups of a curve's teams, with their lines and workers."""
+    for team in teams_of(curve):
+        words = [_row(curve)]
+        if _shows_threads(curve):
+            words.append(threads_name(team.cell.column.threads))
+        if team.at.sync != EVERY_STEP:
+            words.append(team.at.sync)
+        name = ", ".join(filter(None, words))
+        rivals = _rivals(team.at)
+        for way in (STRONG, WEAK):
+            gain: SpeedUp | None = getattr(team.findings, way)
+            if gain is not None and gain.speedup is not None:
+                size = axes.word("batch_size", rivals[way].batch_size)
+                text = f"{name}, batch {size}" + (" each" if way == WEAK else "")
+                yield _LineName(text, way == WEAK), team.at.world_size, gain.speedup
+
+
+def _panel(
+    title: str, speedups: Speedups, styles: Mapping[_LineName, pictures.Style]
+) -> pictures.Panel:
+    counts = {1}
+    lines = []
+    for name, by_count in speedups.items():
+        counts |= by_count.keys()
+        points: list[tuple[float, Interval]] = [(1, (1.0, None, None))]
+        for count, speedup in sorted(by_count.items()):
+            points.append((count, (speedup.value, speedup.low, speedup.high)))
+        lines.append(pictures.Line(points, styles[name]))
+    ticks = sorted(counts)
+    return pictures.Panel(title, lines, ticks, [(count, count) for count in ticks])
+
+
+def _analyse(source: Source) -> Curves:
+    return scaling(source.matrix(), source.results().records)
+
+
+def _data(content: Curves) -> dict[str, Any]:
+    return {"lines": curve_objects(content.curves, _CURVE, _POINT), "notes": list(content.notes)}
+
+
+def _draw(content: Curves, path: Path, options: ReportOptions) -> list[Path]:
+    return pictures.draw(map(_picture, by_machine(content.curves)), path)
+
+
+def _applies(cells: Iterable[Cell]) -> bool:
+    return any(cell.world_size > 1 for cell in cells)
 
 
 REPORT = Report(
@@ -633,19 +812,16 @@ With `--sync step,local:4,async` it shows what exchanging and waiting take, and 
         "dlbench report scaling",
         "dlbench report scaling --plot scaling.png --format markdown",
     ),
-    analyse=lambda source: scaling(source.matrix(), source.results().records),
-    page=lambda found, options: scaling_page(found),
-    data=lambda found: {
-        "lines": curve_objects(found.curves, _CURVE, _POINT),
-        "notes": list(found.notes),
-    },
-    rows=lambda found: curve_rows(found.curves, _CURVE, _POINT),
-    draw=lambda found, path, options: pictures.draw(map(_picture, by_machine(found.curves)), path),
-    drawable=lambda found: bool(found.curves),
+    analyse=_analyse,
+    page=lambda content, options: scaling_page(content),
+    data=_data,
+    rows=lambda content: curve_rows(content.curves, _CURVE, _POINT),
+    draw=_draw,
+    drawable=lambda content: bool(content.curves),
     suggestion="the gain of several workers over one",
-    applies=lambda cells: any(each.world_size > 1 for each in cells),
+    applies=_applies,
     options=frozenset({ALL_RUNS}),
     heading="Several workers",
     place=45,
-    has_section=lambda found: bool(found.curves),
+    has_section=lambda content: bool(content.curves),
 )

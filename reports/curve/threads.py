@@ -1,5 +1,4 @@
-"""`dlbench report threads`: the thread count to use, the cost of every other, and the comparisons
-behind both.
+"""`dlbench report threads`: the thread count to use, the cost of others, and the evidence.
 
 For every row of a matrix on a CPU: T(p) with its interval, speed-up T(1) / T(p), efficiency, Karp
 and Flatt's serial fraction, the best p, and the penalty T(p) / T(best) of every other. Rows bound
@@ -27,7 +26,8 @@ no law of threads describes; `scaling` reports on them.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import BOUND, Cell, Status
@@ -45,8 +45,8 @@ from dlbench.reports.curve.curve import (
     curve_objects,
     curve_rows,
     filled,
-    found_column,
-    found_columns,
+    finding_column,
+    finding_columns,
     usable,
 )
 from dlbench.reports.curve.fits import (
@@ -61,7 +61,7 @@ from dlbench.reports.curve.fits import (
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.formats.layout import BEST, WIDENED, Entry, Page, Table, why_hole
 from dlbench.reports.ratio.pairs import seconds_column
-from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
+from dlbench.reports.report import ALL_RUNS, REFERENCE, Report, ReportOptions
 from dlbench.reports.results import flags
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.disturbance import THROTTLED_SHARE
@@ -88,6 +88,7 @@ from dlbench.reports.results.statistics import (
     contrast,
     launches_to_decide,
 )
+from dlbench.reports.results.thread_evidence import Observed
 
 MANY = 32
 """The largest thread count of the 2016 paper's Table 4."""
@@ -97,30 +98,61 @@ Pair = tuple[int, int]
 Compare = Callable[[int, int], Contrast]
 
 
+class RowFindings(NamedTuple):
+    """The findings about a row."""
+
+    default_threads: int | None
+    """Of the framework; None where it is not known."""
+    best_threads: int | None = None
+    fits: Fits | None = None
+
+
+class PointFindings(NamedTuple):
+    """The findings about a thread count. All are None for a missing cell."""
+
+    speedup: float | None = None
+    efficiency: float | None = None
+    serial_fraction: float | None = None
+    penalty: Contrast | None = None
+    """Against the best count."""
+    past_physical_cores: Contrast | None = None
+    """Against the fastest count within them."""
+    past_effective_cpus: Contrast | None = None
+
+
 def threads(matrix: Matrix) -> Curves:
     """Return the curve of every row with a CPU cell, machine by machine in the matrix's order."""
-    on_cpu = [cell for at, cell in matrix.cells.items() if at.on_cpu and at.world_size == 1]
-    of_rows = along(
-        sorted(on_cpu, key=lambda cell: matrix.machines.index(cell.column.machine)), "threads"
-    )
-    rows = [
-        _row(matrix.hosts[place.machine].under(place.cell.cpu_quota), place.cell, cells)
-        for place, cells in of_rows.items()
-        if any(cell.column.threads for cell in cells)
+    cells_on_cpu = [
+        cell for place, cell in matrix.cells.items() if place.on_cpu and place.world_size == 1
     ]
-    compared: dict[int, dict[Pair, Contrast]] = {}
-    # Comparisons of frameworks that compute nothing are a family of their own: made-up times must
-    # not cost real ones their significance.
-    for family in grouped(range(len(rows)), lambda place: computes(rows[place])).values():
-        compared |= zip(
-            family, adjust_together(_comparisons(rows[place]) for place in family), strict=True
-        )
+    cells_on_cpu.sort(key=lambda cell: matrix.machines.index(cell.column.machine))
+    rows = []
+    for place, cells in along(cells_on_cpu, "threads").items():
+        if any(cell.column.threads for cell in cells):
+            host = matrix.hosts[place.machine].under(place.cell.cpu_quota)
+            rows.append(_row(host, place.cell, cells))
+    compared = _compare_rows(rows)
     measured_bound = {_unbound(row) for row in rows if bound(row) and row.timed}
-    curves = [
-        _curve(row, compared[place], fitted=bound(row) or _unbound(row) not in measured_bound)
-        for place, row in enumerate(rows)
-    ]
-    return Curves(tuple(curves), (*_left_out(matrix), *matrix.notes))
+    curves = []
+    for row, contrasts in zip(rows, compared, strict=True):
+        fitted = bound(row) or _unbound(row) not in measured_bound
+        curves.append(_curve(row, contrasts, fitted))
+    return Curves(tuple(curves), (*_describe_omitted(matrix), *matrix.notes))
+
+
+def _compare_rows(rows: Sequence[Curve]) -> list[dict[Pair, Contrast]]:
+    """Return the comparisons of each row, adjusted for their number.
+
+    Comparisons of frameworks that compute nothing are a family of their own: made-up times must not
+    cost real ones their significance.
+    """
+    compared: list[dict[Pair, Contrast]] = [{} for _ in rows]
+    for computing in (True, False):
+        places = [place for place, row in enumerate(rows) if computes(row) is computing]
+        adjusted = adjust_together([_comparisons(rows[place]) for place in places])
+        for place, contrasts in zip(places, adjusted, strict=True):
+            compared[place] = contrasts
+    return compared
 
 
 def bound(curve: Curve) -> bool:
@@ -129,105 +161,121 @@ def bound(curve: Curve) -> bool:
 
 
 def computes(curve: Curve) -> bool:
-    """Return whether anything was computed: a framework that only waits scales as its author
-    chose.
+    """Return whether anything was computed.
+
+    A framework that only waits scales as its author chose.
     """
     return not any(computes_nothing(point.cell) for point in curve.points)
 
 
 def name_of(curve: Curve) -> str:
     """Return the row in words."""
-    return row_name(curve.cell._replace(mode="") if curve.cell.mode == "2016" else curve.cell)
+    cell = curve.cell
+    if cell.mode == "2016":
+        cell = cell._replace(mode="")
+    return row_name(cell)
 
 
 def _default(cells: Sequence[CellResult]) -> int | None:
-    """Return a row's default thread count: from a cell without a set count, else as reported
-    without a quota.
+    """Return a row's default thread count.
+
+    It is that of a cell without a set count, else as reported without a quota.
     """
     taken = [
-        each.observed.taken_threads for each in cells if each.observed and not each.column.threads
+        cell.observed.taken_threads for cell in cells if cell.observed and not cell.column.threads
     ]
-    known = [
-        each.default_threads
-        for each in cells
-        if each.default_threads is not None and not each.cell.cpu_quota
+    reported = [
+        cell.default_threads
+        for cell in cells
+        if cell.default_threads is not None and not cell.cell.cpu_quota
     ]
-    return next((each for each in (*taken, *known[-1:]) if each is not None), None)
+    return next((count for count in (*taken, *reported[-1:]) if count is not None), None)
 
 
 def _unbound(curve: Curve) -> tuple[str, Cell]:
     return curve.host.fingerprint, axes.without(curve.cell, "affinity")
 
 
-def _left_out(matrix: Matrix) -> Iterator[str]:
+def _describe_omitted(matrix: Matrix) -> Iterator[str]:
     """Yield a sentence about the CPU cells without a curve."""
     on_cpu = [place for place in matrix.cells if place.on_cpu]
-    if workers := sum(column.world_size > 1 for column in on_cpu):
+    several_workers = sum(place.world_size > 1 for place in on_cpu)
+    if several_workers:
         yield (
-            f"Not shown: {counted(workers, 'cell')} of several workers, which threads alone do not "
-            "explain; `dlbench report scaling` shows them."
+            f"Not shown: {counted(several_workers, 'cell')} of several workers, which threads "
+            "alone do not explain; `dlbench report scaling` shows them."
         )
-    shown = {axes.without(column.cell, "threads") for column in on_cpu if column.threads}
-    own = (column for column in on_cpu if column.world_size == 1 and not column.threads)
-    if unset := sum(axes.without(column.cell, "threads") not in shown for column in own):
+    shown = {axes.without(place.cell, "threads") for place in on_cpu if place.threads}
+    unset = 0
+    for place in on_cpu:
+        if place.world_size == 1 and not place.threads:
+            unset += axes.without(place.cell, "threads") not in shown
+    if unset:
         yield f"Not shown: {counted(unset, 'cell')} for which no thread count was set."
 
 
 def _row(host: Host, shared: Cell, cells: Sequence[CellResult]) -> Curve:
-    """Return the curve of a row; undisturbed points take part, or all if every count that can show
-    it was disturbed.
+    """Return the curve of a row.
+
+    Undisturbed points take part, or all if every count that can show it was disturbed.
     """
     by_count = {cell.column.threads: cell for cell in cells if cell.column.threads}
-    timed = {
-        count: time
-        for count, cell in sorted(by_count.items())
-        if (time := usable(cell)) is not None
-    }
+    by_count = dict(sorted(by_count.items()))
+    timed = {}
+    for count, cell in by_count.items():
+        seconds = usable(cell)
+        if seconds is not None:
+            timed[count] = seconds
     disturbed = {count for count, cell in by_count.items() if cell.has(flags.CONTENDED)}
-    showing = [
-        count for count in timed if host.effective_cpus is None or count <= host.effective_cpus
-    ] or timed
-    calm = timed.keys() if disturbed.issuperset(showing) else timed.keys() - disturbed
-    points = (
-        Point(count, cell, timed.get(count), count in calm)
-        for count, cell in sorted(by_count.items())
-    )
-    return Curve(host, shared, tuple(points), {"default_threads": _default(cells)})
+    limit = host.effective_cpus
+    showing = [count for count in timed if limit is None or count <= limit] or list(timed)
+    calm = set(timed)
+    if not disturbed.issuperset(showing):
+        calm -= disturbed
+    points = [
+        Point(count, cell, timed.get(count), count in calm, PointFindings())
+        for count, cell in by_count.items()
+    ]
+    return Curve(host, shared, tuple(points), RowFindings(_default(cells)))
 
 
 def _calm(curve: Curve) -> dict[int, Summary]:
     """Return the times that take part."""
-    return {point.at: curve.times[point.at] for point in curve.taking_part}
+    times = curve.times
+    return {point.at: times[point.at] for point in curve.taking_part}
 
 
 def _comparisons(row: Curve) -> dict[Pair, Contrast]:
     """Return the comparisons to test, one for each pair of counts."""
     calm = _calm(row)
-    cores, cpus, logical = row.host.physical_cores, row.host.effective_cpus, row.host.logical_cpus
     if bound(row) or not calm:
         return {}
     fastest = _fastest(calm)
-    pairs = {
-        (count, within)
-        for count in calm
-        for limit in (cores, cpus)
-        if limit is not None and count > limit and (within := _fastest(calm, limit))
+    cores, logical = row.host.physical_cores, row.host.logical_cpus
+    pairs = set()
+    for limit in (cores, row.host.effective_cpus):
+        if limit is None:
+            continue
+        within = _fastest(calm, limit)
+        if within:
+            pairs |= {(count, within) for count in calm if count > limit}
+    wanted = {MANY}
+    for capacity in (cores, logical):
+        if capacity is not None:
+            wanted |= {capacity, 2 * capacity}
+    if cores is not None:
+        wanted |= {count for count in calm if count > cores}
+    for count in calm:
+        if count in wanted and count != fastest and (fastest, count) not in pairs:
+            pairs.add((count, fastest))
+    return {
+        (count, against): contrast(count, against, calm[count], calm[against])
+        for count, against in sorted(pairs)
     }
-    known = {count for count in (cores, logical) if count is not None}
-    wanted = {
-        *known,
-        *(2 * count for count in known),
-        MANY,
-        *(p for p in calm if cores is not None and p > cores),
-    }
-    pairs |= {
-        (p, fastest) for p in calm if p in wanted and p != fastest and (fastest, p) not in pairs
-    }
-    return {(p, q): contrast(p, q, calm[p], calm[q]) for p, q in sorted(pairs)}
 
 
 def _fastest(times: Mapping[int, Summary], limit: int | None = None) -> int:
-    """Return the fastest count up to a limit; 0 where there is none."""
+    """Return the fastest count up to a limit, or 0 if there is none."""
     within = [count for count in times if limit is None or count <= limit]
     return min(within, key=lambda count: (times[count].median, count), default=0)
 
@@ -238,7 +286,8 @@ def _best(times: Mapping[int, Summary], limit: int | None, compare: Compare) -> 
     A count above ``limit`` is returned only if it is clearly faster than the fastest count up to
     the limit.
     """
-    fastest, within = _fastest(times), _fastest(times, limit)
+    fastest = _fastest(times)
+    within = _fastest(times, limit)
 
     def shares_cpus(count: int) -> bool:
         return limit is not None and count > limit and within > 0
@@ -251,16 +300,17 @@ def _best(times: Mapping[int, Summary], limit: int | None, compare: Compare) -> 
             return True
         if shares_cpus(count) and compare(count, within).verdict != "better":
             return False
-        found = compare(count, fastest)
-        return found.verdict != "worse" and found.value <= WORSE
+        compared = compare(count, fastest)
+        return compared.verdict != "worse" and compared.value <= WORSE
 
     return min(filter(will_do, times), default=None)
 
 
 def _curve(row: Curve, compared: Mapping[Pair, Contrast], fitted: bool) -> Curve:
-    """Return a row with the findings of its points and of the whole."""
-    host, timed, calm = row.host, row.times, _calm(row)
-    limit = None if bound(row) else host.effective_cpus
+    """Return a row with the findings about its points and the whole."""
+    timed = row.times
+    calm = _calm(row)
+    limit = None if bound(row) else row.host.effective_cpus
 
     def compare(count: int, against: int) -> Contrast:
         """Compare two counts by the whole report's tests, else by the ratio's interval."""
@@ -270,43 +320,46 @@ def _curve(row: Curve, compared: Mapping[Pair, Contrast], fitted: bool) -> Curve
             return compared[against, count].swapped
         return contrast(count, against, timed[count], calm[against], test=False)
 
-    def past(count: int, limit: int | None) -> Contrast | None:
-        within = (
-            _fastest(calm, limit) if limit is not None and count > limit and not bound(row) else 0
-        )
-        return compare(count, within) if within else None
-
     best = _best(calm, limit, compare)
     if len(calm) == 1 and _unused(row):
         best = None  # nothing to compare it with: the one that is left over need not be the best
-
-    def of_point(count: int, seconds: Summary) -> dict[str, Any]:
-        speedup = timed[1].median / seconds.median if 1 in timed else None
-        within = host.effective_cpus is None or count <= host.effective_cpus
-        itself = Contrast(count, count, Ratio(1.0, None, None, "itself"))
-        return {
-            "speedup": speedup,
-            "efficiency": None if speedup is None else speedup / count,
-            "serial_fraction": karp_flatt(speedup, count)
-            if speedup is not None and within
-            else None,
-            "penalty": itself if count == best or best is None else compare(count, best),
-            PAST_CORES: past(count, host.physical_cores),
-            PAST_CPUS: past(count, host.effective_cpus),
-        }
-
-    points = (
-        point._replace(found=of_point(point.at, point.seconds)) if point.seconds else point
-        for point in row.points
-    )
+    points = []
+    for point in row.points:
+        if point.seconds is not None:
+            point = point._replace(findings=_find(point.at, row, best, compare))
+        points.append(point)
     fits = None
     if fitted and timed:
-        fits = fit_scaling(
-            {count: time for count, time in calm.items() if limit is None or count <= limit}
-        )
-    return row._replace(
-        points=tuple(points), found={**row.found, "best_threads": best, "fits": fits}
-    )
+        within = {count: time for count, time in calm.items() if limit is None or count <= limit}
+        fits = fit_scaling(within)
+    findings = row.findings._replace(best_threads=best, fits=fits)
+    return row._replace(points=tuple(points), findings=findings)
+
+
+def _find(count: int, row: Curve, best: int | None, compare: Compare) -> PointFindings:
+    """Return the findings about a thread count with a time."""
+    host, times = row.host, row.times
+    speedup = efficiency = serial_fraction = None
+    if 1 in times:
+        speedup = times[1].median / times[count].median
+        efficiency = speedup / count
+        if host.effective_cpus is None or count <= host.effective_cpus:
+            serial_fraction = karp_flatt(speedup, count)
+    if best is None or count == best:
+        penalty = Contrast(count, count, Ratio(1.0, None, None, "itself"))
+    else:
+        penalty = compare(count, best)
+
+    def past(limit: int | None) -> Contrast | None:
+        """Compare it with the fastest count up to a limit that it exceeds."""
+        if limit is None or count <= limit or bound(row):
+            return None
+        within = _fastest(_calm(row), limit)
+        return compare(count, within) if within else None
+
+    past_cores = past(host.physical_cores)
+    past_cpus = past(host.effective_cpus)
+    return PointFindings(speedup, efficiency, serial_fraction, penalty, past_cores, past_cpus)
 
 
 # Advice: the count to use, the cost of others, and why more are slower.
@@ -320,61 +373,67 @@ _FAILED = (Status.IMPLAUSIBLE, Status.CRASHED, Status.TIMED_OUT, Status.OUT_OF_M
 
 def advice(curve: Curve) -> str:
     """Return one sentence: the count to use, the cost of one thread or more, and any doubt."""
-    best, timed, default = curve.found["best_threads"], curve.timed, curve.found["default_threads"]
-    unused = _unused(curve)
+    best = curve.findings.best_threads
     if best is None:
         return f"no advice: {_why_none(curve)}"
-    partly = ", the best of those not disturbed" if len(curve.taking_part) < len(timed) else ""
-    words = [f"use {threads_name(best)}{partly}"]
+    timed = curve.timed
+    unused = _unused(curve)
     stake = _stake(curve, best)
-    others = [
-        (point.at, point.found["penalty"])
-        for point in curve.taking_part
-        if point.at != best
-        and (point.at > best or point.at == 1 or point.found["penalty"].verdict != "worse")
-    ]
+    others = [(point.at, point.findings.penalty) for point in _alternatives(curve, best)]
     dearer = [
-        (count, found.value) for count, found in others if not stake or found.value >= 1 / WORSE
+        (count, penalty.value)
+        for count, penalty in others
+        if not stake or penalty.value >= 1 / WORSE
     ]
+    if not others and len(curve.taking_part) == 1:
+        undisturbed = "" if len(timed) == 1 else " undisturbed"
+        words = [f"only {threads_name(best)} timed{undisturbed}: nothing to compare"]
+    else:
+        all_count = len(curve.taking_part) == len(timed)
+        partly = "" if all_count else ", the best of those not disturbed"
+        words = [f"use {threads_name(best)}{partly}"]
     if dearer:
         words.append(f"a step takes {', '.join(_costs(dearer))}")
-    elif not others and len(curve.taking_part) == 1:
-        words = [
-            (
-                f"only {threads_name(best)} timed{'' if len(timed) == 1 else ' undisturbed'}: "
-                "nothing to compare"
-            )
-        ]
     unsure = [
         str(count)
-        for count, found in others
-        if found.value > WORSE and found.verdict == "no clear difference"
+        for count, penalty in others
+        if penalty.value > WORSE and penalty.verdict == "no clear difference"
     ]
     if unsure:
         words.append(f"noise may explain the cost of {' and '.join(unsure)}")
     if unused:
-        words.append(f"{_in_words(unused)} {_WITHOUT}")
-    words += [
-        *stake,
-        *_disturbance(timed),
-        *([] if default is None else [f"the framework's default is {default}"]),
-    ]
+        words.append(f"{_counts_text(unused)} {_WITHOUT}")
+    if stake:
+        words.append(stake)
+    disturbance = _disturbance(timed)
+    if disturbance:
+        words.append(disturbance)
+    if curve.findings.default_threads is not None:
+        words.append(f"the framework's default is {curve.findings.default_threads}")
     return "; ".join(words)
+
+
+def _alternatives(curve: Curve, best: int) -> list[Point]:
+    """Return the other counts that advice names: one thread, more than the best, or as good."""
+    return [
+        point
+        for point in curve.taking_part
+        if point.at != best
+        and (point.at > best or point.at == 1 or point.findings.penalty.verdict != "worse")
+    ]
 
 
 _WITHOUT = f"left out: more threads worked than were asked for ({flags.THREADS_EXCEEDED.symbol})"
 
 
 def _unused(curve: Curve) -> list[Point]:
-    """Return the points with a time that is not used: other threads than those asked for worked
-    too.
-    """
+    """Return the points with a time that is not used: more threads worked than were asked for."""
     return [
         point for point in curve.points if point.seconds is None and point.cell.timed is not None
     ]
 
 
-def _in_words(points: Iterable[Point]) -> str:
+def _counts_text(points: Iterable[Point]) -> str:
     """Return the thread counts of points: "1 and 2 threads"."""
     *first, last = [str(point.at) for point in points]
     counts = f"{', '.join(first)} and {last}" if first else last
@@ -385,40 +444,48 @@ def _why_none(curve: Curve) -> str:
     """Return why no thread count can be recommended."""
     unused = _unused(curve)
     failed = [point for point in curve.points if point.cell.timed is None]
-    reasons = [f"{_in_words(unused)} {_WITHOUT}"] if unused else []
-    reasons += [f"{_in_words(failed)} without a number"] if failed else []
+    reasons = []
+    if unused:
+        reasons.append(f"{_counts_text(unused)} {_WITHOUT}")
+    if failed:
+        reasons.append(f"{_counts_text(failed)} without a number")
     if curve.timed:
-        return f"only {_in_words(curve.timed)} can be used; {'; '.join(reasons)}"
+        return f"only {_counts_text(curve.timed)} can be used; {'; '.join(reasons)}"
     return "; ".join(reasons)
 
 
-def _stake(curve: Curve, best: int) -> list[str]:
-    """Say how much faster the fastest count may be if it is not the recommended one, and how to
-    settle it.
+def _stake(curve: Curve, best: int) -> str:
+    """Return how much faster the fastest count may be, and how to settle it.
+
+    Return an empty text if the recommended count is the fastest.
     """
     timed = _calm(curve)
     fastest = _fastest(timed)
-    found = next(point.found["penalty"] for point in curve.points if point.at == fastest)
-    if found.value >= 1 / WORSE:
-        return []
-    count = launches_to_decide(timed[fastest], timed[best], found.family)
+    penalty = next(point.findings.penalty for point in curve.points if point.at == fastest)
+    if penalty.value >= 1 / WORSE:
+        return ""
+    count = launches_to_decide(timed[fastest], timed[best], penalty.family)
     launches = f"more than {MOST_LAUNCHES}" if count is None else f"about {count}"
-    most = "" if found.ratio.low is None else f" (at best {_times(found.ratio.low)})"
-    took = f"with {fastest} it took {_times(found.value)} as long{most}"
-    return [f"{took}, within noise; {launches} launches of each would settle it"]
+    low = penalty.ratio.low
+    most = "" if low is None else f" (at best {_times(low)})"
+    took = f"with {fastest} it took {_times(penalty.value)} as long{most}"
+    return f"{took}, within noise; {launches} launches of each would settle it"
 
 
-def _disturbance(timed: Iterable[Point]) -> Iterator[str]:
+def _disturbance(timed: Iterable[Point]) -> str:
+    """Return a sentence about the disturbed counts, or an empty text without any."""
     disturbed = [point for point in timed if point.cell.has(flags.CONTENDED)]
-    if disturbed:
-        counts = "" if all(point.takes_part for point in disturbed) else " (not counted)"
-        where = ", ".join(str(point.at) for point in disturbed)
-        yield f"disturbed with {where}{counts}: measure again on a quiet machine"
+    if not disturbed:
+        return ""
+    counts = "" if all(point.takes_part for point in disturbed) else " (not counted)"
+    where = ", ".join(str(point.at) for point in disturbed)
+    return f"disturbed with {where}{counts}: measure again on a quiet machine"
 
 
 def _costs(values: Iterable[tuple[int, float]]) -> Iterator[str]:
-    """Yield how many times as long a step takes with each count: "2.0x as long with 1", "1.60x with
-    4".
+    """Yield how many times as long a step takes with each count.
+
+    The first says "2.0x as long with 1", others "1.60x with 4".
     """
     long = " as long"
     for count, value in values:
@@ -434,56 +501,56 @@ def _times(value: float) -> str:
 
 
 def mechanism(curve: Curve) -> str:
-    """Return why the slowest point beyond the best is slower, according to the evidence; may be
-    empty.
-    """
-    best = curve.found["best_threads"]
+    """Return why the slowest point beyond the best is slower, by the evidence. It may be empty."""
+    best = curve.findings.best_threads
     if best is None:
         return ""
-    beyond = [p for p in curve.taking_part if p.at > best and p.found["penalty"].verdict == "worse"]
+    beyond = [
+        point
+        for point in curve.taking_part
+        if point.at > best and point.findings.penalty.verdict == "worse"
+    ]
     if not beyond:
         return ""
     (start,) = (point for point in curve.points if point.at == best)
-    worst = max(beyond, key=lambda point: point.found["penalty"].value)
-    before, after, count = start.cell.observed, worst.cell.observed, worst.at
-    if (
-        before is None
-        or after is None
-        or any(point.cell.has(flags.CONTENDED) for point in (start, worst))
-    ):
+    worst = max(beyond, key=lambda point: point.findings.penalty.value)
+    before, after = start.cell.observed, worst.cell.observed
+    if before is None or after is None:
         return ""
-    causes = []
-    if (after.throttled_share or 0.0) - (before.throttled_share or 0.0) > THROTTLED_SHARE:
-        causes.append(f"the CPU quota throttles it {after.throttled_share:.0%} of the time")
-    if (after.waiting_per_wall or 0.0) - (before.waiting_per_wall or 0.0) > MORE_WAITING * count:
-        causes.append(
-            f"{after.waiting_per_wall:.1f} of {count} threads wait for a CPU at any moment"
-        )
-    more = (
-        after.cpu_seconds_per_step / before.cpu_seconds_per_step
-        if before.cpu_seconds_per_step > 0
-        else 1.0
-    )
-    if more > MORE_CPU:
-        causes.append(
-            f"a step costs {more:.1f}x the CPU seconds (spinning, synchronising, cold caches)"
-        )
+    if start.cell.has(flags.CONTENDED) or worst.cell.has(flags.CONTENDED):
+        return ""
+    causes = list(_causes(before, after, worst.at))
+    return f"at {worst.at} threads " + "; ".join(causes) if causes else ""
+
+
+def _causes(before: Observed, after: Observed, count: int) -> Iterator[str]:
+    """Yield the reasons why a step takes longer with this count than with the best."""
+    throttled = after.throttled_share or 0.0
+    if throttled - (before.throttled_share or 0.0) > THROTTLED_SHARE:
+        yield f"the CPU quota throttles it {throttled:.0%} of the time"
+    waiting = after.waiting_per_wall or 0.0
+    if waiting - (before.waiting_per_wall or 0.0) > MORE_WAITING * count:
+        yield f"{waiting:.1f} of {count} threads wait for a CPU at any moment"
+    if before.cpu_seconds_per_step > 0:
+        more = after.cpu_seconds_per_step / before.cpu_seconds_per_step
+        if more > MORE_CPU:
+            yield f"a step costs {more:.1f}x the CPU seconds (spinning, synchronising, cold caches)"
     switches = after.involuntary_switches_per_step
-    if switches is not None and switches > MORE_SWITCHES * max(
-        1.0, before.involuntary_switches_per_step or 0.0
-    ):
-        causes.append(f"{switches:.0f} involuntary switches a step")
-    return f"at {count} threads " + "; ".join(causes) if causes else ""
+    usual_switches = max(1.0, before.involuntary_switches_per_step or 0.0)
+    if switches is not None and switches > MORE_SWITCHES * usual_switches:
+        yield f"{switches:.0f} involuntary switches a step"
 
 
 def wait_policies(points: Iterable[Point]) -> str:
-    """Return the settings of how waiting threads wait, with their thread counts; empty where
-    nothing was set.
+    """Return the settings of how waiting threads wait, with their thread counts.
+
+    The text is empty where nothing was set.
     """
     places: dict[str, list[str]] = {}
     for point in points:
-        if point.cell.observed and (policy := point.cell.observed.wait_policy) is not None:
-            words = ", ".join(f"{name}={value}" for name, value in policy.items())
+        observed = point.cell.observed
+        if observed and observed.wait_policy is not None:
+            words = ", ".join(f"{name}={value}" for name, value in observed.wait_policy.items())
             places.setdefault(words, []).append(str(point.at))
     if len(places) == 1:
         return next(iter(places))
@@ -495,144 +562,168 @@ def wait_policies(points: Iterable[Point]) -> str:
 # Findings: which frameworks get worse past the cores and the CPUs of a machine.
 
 
-def _by_capacity(curves: Iterable[Curve]) -> list[list[Curve]]:
+def _group_by_capacity(curves: Iterable[Curve]) -> list[list[Curve]]:
     """Group curves by their machine and its CPU quota."""
-    return list(
-        grouped(curves, lambda curve: (curve.host.fingerprint, curve.cell.cpu_quota)).values()
-    )
+    return list(grouped(curves, _machine_and_quota).values())
+
+
+def _machine_and_quota(curve: Curve) -> tuple[str, float]:
+    return curve.host.fingerprint, curve.cell.cpu_quota
 
 
 def _machine(curve: Curve) -> str:
     return curve.host.name + extra_of_place(curve.cell)
 
 
-def _past(curve: Curve, past: str) -> list[Contrast]:
-    return [found for point in curve.taking_part if (found := point.found[past]) is not None]
+def _contrasts_past(curve: Curve, past: str) -> list[Contrast]:
+    """Return the comparisons of the counts past a capacity (`PAST_CORES` or `PAST_CPUS`)."""
+    contrasts = [getattr(point.findings, past) for point in curve.taking_part]
+    return [compared for compared in contrasts if compared is not None]
 
 
 def headline(curves: Iterable[Curve]) -> list[str]:
-    """Return for each machine on how many rows more threads than cores cost time, and where they
-    cost most.
+    """Return for each machine on how many rows more threads than cores cost time, and the worst.
 
     Under a CPU quota: more threads than CPUs that it gives, in whole ones.
     """
     lines = []
-    for here in _by_capacity(filter(computes, curves)):
-        host, quota = here[0].host, here[0].cell.cpu_quota
-        past = PAST_CPUS if quota else PAST_CORES
-        rows = [each for each in here if _past(each, past)]
-        worse = [
-            (found, each)
-            for each in rows
-            for found in _past(each, past)
-            if found.verdict == "worse"
-        ]
-        cpus = counted(host.effective_cpus or 0, "CPU")
-        head = (
-            f"{_machine(here[0])}: more threads than "
-            f"{cpus if quota else f'its {host.physical_cores} cores'}"
-        )
+    for curves_of_machine in _group_by_capacity(filter(computes, curves)):
+        first = curves_of_machine[0]
+        if first.cell.cpu_quota:
+            past = PAST_CPUS
+            capacity = counted(first.host.effective_cpus or 0, "CPU")
+        else:
+            past = PAST_CORES
+            capacity = f"its {first.host.physical_cores} cores"
+        rows = 0
+        worse = []
+        for curve in curves_of_machine:
+            contrasts = _contrasts_past(curve, past)
+            rows += bool(contrasts)
+            worse += [(compared, curve) for compared in contrasts if compared.verdict == "worse"]
+        head = f"{_machine(first)}: more threads than {capacity}"
         if worse:
-            most, curve = max(worse, key=lambda pair: pair[0].value)
+            most, slowest = max(worse, key=lambda pair: pair[0].value)
             hurt = len({curve.cell for _, curve in worse})
             lines.append(
-                f"{head} cost time on {hurt} of {len(rows)} rows, most on "
-                f"{group_name(curve.cell)}: {name_of(curve)} takes {times(most.ratio)} with "
-                f"{most.threads} threads."
+                f"{head} cost time on {hurt} of {rows} rows, most on {group_name(slowest.cell)}: "
+                f"{name_of(slowest)} takes {times(most.ratio)} with {most.threads} threads."
             )
         elif rows:
-            lines.append(f"{head} cause no significant slowdown on any of {len(rows)} rows.")
+            lines.append(f"{head} cause no significant slowdown on any of {rows} rows.")
     return lines
 
 
 def findings(curves: Iterable[Curve]) -> list[str]:
-    """State, machine by machine, which frameworks get worse past the physical cores, on what, and
-    by how much.
+    """State for each machine which frameworks get worse past the physical cores, and by how much.
 
     State the same past the effective CPUs, if their number differs and more threads were tried.
     """
     lines = []
     # The scaling of frameworks that compute nothing is made up, so findings leave it out.
-    for here in _by_capacity(filter(computes, curves)):
-        cores, cpus = here[0].host.physical_cores, here[0].host.effective_cpus
-        limits = [
-            (cores, PAST_CORES, "physical core"),
-            (cpus if cpus != cores else None, PAST_CPUS, "CPU it may use"),
-        ]
-        for limit, past, each in limits:
+    for curves_of_machine in _group_by_capacity(filter(computes, curves)):
+        first = curves_of_machine[0]
+        cores, cpus = first.host.physical_cores, first.host.effective_cpus
+        limits = [(cores, PAST_CORES, "physical core")]
+        if cpus != cores:
+            limits.append((cpus, PAST_CPUS, "CPU it may use"))
+        for limit, past, unit in limits:
             if limit is not None:
-                head = f"{_machine(here[0])}: past {limit} threads, one for each {each}"
-                lines += _findings(head, here, past, limit)
+                head = f"{_machine(first)}: past {limit} threads, one for each {unit}"
+                lines += _findings(head, curves_of_machine, past, limit)
     return lines
 
 
-def _findings(head: str, here: Sequence[Curve], past: str, limit: int) -> list[str]:
-    compared = [found for each in here for found in _past(each, past)]
-    tested = [found for found in compared if found.tested]
-    some_only = bool(tested) and len(tested) < len(compared)
-    said = [_finding(of_one, past, some_only, limit) for of_one in grouped(here, name_of).values()]
-    if not any(said):
+def _findings(head: str, curves: Sequence[Curve], past: str, limit: int) -> list[str]:
+    """Return the lines about the rows of one machine past one limit, with the rule of the tests."""
+    contrasts = []
+    for curve in curves:
+        contrasts += _contrasts_past(curve, past)
+    tested = [compared for compared in contrasts if compared.tested]
+    some_only = 0 < len(tested) < len(contrasts)
+    sentences = []
+    for curves_of_row in grouped(curves, name_of).values():
+        sentence = _finding(curves_of_row, past, some_only, limit)
+        if sentence:
+            sentences.append(f"  {sentence}")
+    if not sentences:
         return []
-    rule = f"by the ratio of times, untested: fewer than {ENOUGH_LAUNCHES} launches"
     if tested:
         rule = f"Welch's t, Holm-adjusted for {tested[0].family} comparisons, p < {SIGNIFICANCE}"
-        rule += (
-            f"; untested: by the ratio's interval, fewer than {ENOUGH_LAUNCHES} launches"
-            if some_only
-            else ""
-        )
-    return [f"{head} ({rule}),", *(f"  {text}" for text in said if text)]
+        if some_only:
+            rule += f"; untested: by the ratio's interval, fewer than {ENOUGH_LAUNCHES} launches"
+    else:
+        rule = f"by the ratio of times, untested: fewer than {ENOUGH_LAUNCHES} launches"
+    return [f"{head} ({rule}),", *sentences]
 
 
-def _finding(of_one: Sequence[Curve], past: str, some_only: bool, limit: int) -> str:
-    """Return on which networks a row gets worse, gains, shows no clear difference, and fails; else
-    an empty text.
+def _finding(curves: Sequence[Curve], past: str, some_only: bool, limit: int) -> str:
+    """Return on which networks a row gets worse, gains, shows no clear difference, and fails.
+
+    The text is empty where there is nothing to say.
     """
     groups: dict[str, list[str]] = {"worse": [], "better": [], "no clear difference": []}
-    for curve in of_one:
-        found = sorted(_past(curve, past), key=lambda one: one.value)
-        disturbed = any(point.cell.has(flags.CONTENDED) for point in curve.taking_part)
-        network = _workload(curve.cell) + (flags.CONTENDED.symbol if disturbed else "")
-        verdicts = {one.verdict: one for one in found}  # the largest of each
-        decisive = verdicts.get("worse") or next(
-            (one for one in found if one.verdict == "better"), None
-        )
-        if decisive is not None:
-            untested = " (untested)" if some_only and not decisive.tested else ""
-            network += f" {_times(decisive.value)} at {decisive.threads}{untested}"
-        if found:
-            groups["no clear difference" if decisive is None else decisive.verdict].append(network)
-    of = sum(map(len, groups.values()))
+    failing = []
+    for curve in curves:
+        contrasts = _contrasts_past(curve, past)
+        if contrasts:
+            decisive = _decisive(contrasts)
+            verdict = "no clear difference" if decisive is None else decisive.verdict
+            groups[verdict].append(_network_finding(curve, decisive, some_only))
+        failed = _failed(curve, limit)
+        if failed:
+            failing.append(failed)
+    networks = sum(map(len, groups.values()))
     heads = {
-        f"gets worse on {len(groups['worse'])} of {of} networks: ": groups["worse"],
+        f"gets worse on {len(groups['worse'])} of {networks} networks: ": groups["worse"],
         "gains on ": groups["better"],
         "shows no clear difference on ": groups["no clear difference"],
-        "fails on ": [text for each in of_one if (text := _failed(each, limit))],
+        "fails on ": failing,
     }
-    parts = [head + ", ".join(networks) for head, networks in heads.items() if networks]
-    return f"{name_of(of_one[0])}: " + "; ".join(parts) if parts else ""
+    parts = [head + ", ".join(names) for head, names in heads.items() if names]
+    return f"{name_of(curves[0])}: " + "; ".join(parts) if parts else ""
+
+
+def _decisive(contrasts: Iterable[Contrast]) -> Contrast | None:
+    """Return the largest loss, else the largest gain, or None without either."""
+    rising = sorted(contrasts, key=lambda compared: compared.value)
+    losses = [compared for compared in rising if compared.verdict == "worse"]
+    if losses:
+        return losses[-1]
+    return next((compared for compared in rising if compared.verdict == "better"), None)
+
+
+def _network_finding(curve: Curve, decisive: Contrast | None, some_only: bool) -> str:
+    """Return a network with the mark of a disturbance and its decisive comparison."""
+    disturbed = any(point.cell.has(flags.CONTENDED) for point in curve.taking_part)
+    network = _workload(curve.cell) + (flags.CONTENDED.symbol if disturbed else "")
+    if decisive is None:
+        return network
+    untested = " (untested)" if some_only and not decisive.tested else ""
+    return f"{network} {_times(decisive.value)} at {decisive.threads}{untested}"
 
 
 def _failed(curve: Curve, limit: int) -> str:
-    """Return the counts beyond the limit at which a network that runs within it fails, and how;
-    else an empty text.
+    """Return the counts beyond the limit at which a network that runs within it fails, and how.
+
+    The text is empty where it does not.
     """
     if bound(curve) or not any(point.at <= limit for point in curve.timed):
         return ""
-    failed = (point for point in curve.points if point.at > limit and point.cell.status in _FAILED)
-    by_status = grouped(failed, lambda point: point.cell.status.value.replace("_", " "))
-    said = [
-        f"{each} at {' and '.join(str(point.at) for point in of)}" for each, of in by_status.items()
-    ]
-    return f"{_workload(curve.cell)} ({', '.join(said)})" if said else ""
+    failed = [point for point in curve.points if point.at > limit and point.cell.status in _FAILED]
+    reasons = []
+    for status, points in grouped(failed, lambda point: point.cell.status).items():
+        counts = " and ".join(str(point.at) for point in points)
+        reasons.append(f"{status.value.replace('_', ' ')} at {counts}")
+    return f"{_workload(curve.cell)} ({', '.join(reasons)})" if reasons else ""
 
 
 def _workload(cell: Cell) -> str:
-    if cell.batch_size is None:
+    """Return the network, with an unusual mini-batch."""
+    network = FIRST.get(cell.network)
+    if cell.batch_size is None or (network is not None and network.batch_size == cell.batch_size):
         return cell.network
-    known = FIRST.get(cell.network)
-    usual = known is not None and known.batch_size == cell.batch_size
-    return cell.network if usual else f"{cell.network} b{cell.batch_size}"
+    return f"{cell.network} b{cell.batch_size}"
 
 
 # Tables, JSON and CSV.
@@ -665,34 +756,55 @@ _LEGENDS = {
 """Meanings of columns, by their headings."""
 
 
-def _evidence(
-    name: str,
-    heading: str,
-    form: Callable[[float], str],
-    of: Callable[[Point], Any] = lambda point: point.cell.observed,
-) -> Column[Point]:
+def _evidence(name: str, heading: str, written: Callable[[float], str]) -> Column[Point]:
+    """Return a column of the threads' evidence, for tables alone."""
+
     def text(point: Point) -> str:
-        value = getattr(of(point), name, None)
-        return "" if value is None or not point.cell.shown else form(value)
+        return _written(getattr(point.cell.observed, name, None), point, written)
 
     return Column("", heading, text)
 
 
+def _written(value: float | None, point: Point, written: Callable[[float], str]) -> str:
+    return "" if value is None or not point.cell.shown else written(value)
+
+
+def _ceiling(point: Point) -> str:
+    return _written(point.cell.ceiling_fraction, point, "{:.0%}".format)
+
+
+def _throttled(share: float) -> str:
+    return f"{share:.0%}" if share > 0.001 else ""
+
+
 def _count(point: Point) -> Entry:
-    penalty = point.found.get("penalty")
+    penalty = point.findings.penalty
     return Entry(str(point.at), best=penalty is not None and penalty.against == point.at)
 
 
+def _penalty(point: Point) -> str:
+    penalty = point.findings.penalty
+    return "" if penalty is None else times(penalty.ratio)
+
+
+def _is_used(point: Point) -> bool:
+    return point.seconds is not None
+
+
 def _comparison(name: str) -> Callable[[Point], dict[str, Any] | None]:
+    """Return the value of a column of comparisons."""
+
     def comparison(point: Point) -> dict[str, Any] | None:
-        if (found := point.found.get(name)) is None:
+        compared: Contrast | None = getattr(point.findings, name)
+        if compared is None:
             return None
-        tests = {key: getattr(found, key) for key in ("against", "p_value", "p_adjusted")}
         return {
-            **vars(found.ratio),
-            **tests,
-            "comparisons": found.family or None,
-            "verdict": found.verdict,
+            **vars(compared.ratio),
+            "against": compared.against,
+            "p_value": compared.p_value,
+            "p_adjusted": compared.p_adjusted,
+            "comparisons": compared.family or None,
+            "verdict": compared.verdict,
         }
 
     return comparison
@@ -709,20 +821,14 @@ _POINT: tuple[Column[Point], ...] = (
     Column("threads", "p", lambda point: point.at, _count),
     *cell_columns("status", "reason"),
     seconds_column(lambda point: point.cell, _IRRELEVANT),
-    Column("used", None, lambda point: point.seconds is not None),
+    Column("used", None, _is_used),
     Column("takes_part", None, lambda point: point.takes_part),
-    found_column("speedup", "speed-up", "{:.2f}".format),
-    found_column("efficiency", "eff.", "{:.2f}".format),
-    found_column("serial_fraction", "serial", "{:.3f}".format),
+    finding_column("speedup", "speed-up", "{:.2f}".format),
+    finding_column("efficiency", "eff.", "{:.2f}".format),
+    finding_column("serial_fraction", "serial", "{:.3f}".format),
     *cell_columns("ceiling_fraction"),
     Column(
-        "penalty",
-        "vs best",
-        _comparison("penalty"),
-        lambda point: (
-            times(point.found["penalty"].ratio) if point.found and point.found["penalty"] else ""
-        ),
-        (*VALUE, "p_adjusted", "verdict"),
+        "penalty", "vs best", _comparison("penalty"), _penalty, (*VALUE, "p_adjusted", "verdict")
     ),
     Column(PAST_CORES, None, _comparison(PAST_CORES), fields=_PAST),
     Column(PAST_CPUS, None, _comparison(PAST_CPUS), fields=_PAST),
@@ -736,141 +842,157 @@ _POINT: tuple[Column[Point], ...] = (
     _evidence("cpu_per_wall", "busy", "{:.2f}".format),
     _evidence("cpu_seconds_per_step", "CPU s", number),
     _evidence("involuntary_switches_per_step", "switches", "{:.1f}".format),
-    _evidence("throttled_share", "quota", lambda share: f"{share:.0%}" if share > 0.001 else ""),
-    _evidence("ceiling_fraction", "ceil", "{:.0%}".format, lambda point: point.cell),
+    _evidence("throttled_share", "quota", _throttled),
+    Column("", "ceil", _ceiling),
     *cell_columns("flags"),
 )
+
+
+def _law(curve: Curve) -> Fit | None:
+    fits: Fits | None = curve.findings.fits
+    return None if fits is None else fits.law
+
+
+def _rejections(curve: Curve) -> str | None:
+    fits: Fits | None = curve.findings.fits
+    return None if fits is None else fits.rejections
+
+
 _CURVE: tuple[Column[Curve], ...] = (
     *curve_columns("threads"),
     *attributes(lambda curve: curve.host, "physical_cores", "logical_cpus", "effective_cpus"),
     Column("computes", None, computes),
-    *found_columns("best_threads", "default_threads"),
+    *finding_columns("best_threads", "default_threads"),
     Column("advice", None, advice),
     Column("mechanism", None, mechanism),
 )
-_OF_LAW = ("seconds_at_one", "serial", "crosstalk", "fastest_threads")
+_PARAMETERS = ("seconds_at_one", "serial", "crosstalk", "fastest_threads")
 _LAW: tuple[Column[Curve], ...] = (
     Column(
         "law",
         None,
-        lambda curve: curve.found["fits"] and curve.found["fits"].law,
-        fields=("law", *(f"{name}.{part}" for name in _OF_LAW for part in VALUE)),
+        _law,
+        fields=("law", *(f"{name}.{part}" for name in _PARAMETERS for part in VALUE)),
     ),
-    Column(
-        "laws_rejected", None, lambda curve: curve.found["fits"] and curve.found["fits"].rejections
-    ),
+    Column("laws_rejected", None, _rejections),
 )
 
 
-def threads_page(found: Curves) -> Page:
+def threads_page(content: Curves) -> Page:
     """Return a table for each curve with its advice, then the findings."""
-    curves = found.curves
+    curves = content.curves
     if not curves:
-        return Page((NOTHING,), (), found.notes)
+        return Page((NOTHING,), (), content.notes)
     before = []
-    for here in _by_capacity(curves):
-        host = here[0].host
-        counts = {"physical cores": host.physical_cores, "logical CPUs": host.logical_cpus}
-        counts["effective CPUs"] = host.effective_cpus
-        shown = (
+    for curves_of_machine in _group_by_capacity(curves):
+        first = curves_of_machine[0]
+        counts = {
+            "physical cores": first.host.physical_cores,
+            "logical CPUs": first.host.logical_cpus,
+            "effective CPUs": first.host.effective_cpus,
+        }
+        words = [
             f"{name} {'unknown' if count is None else count}" for name, count in counts.items()
-        )
-        before.append(f"{_machine(here[0])}: {', '.join(shown)}.")
+        ]
+        before.append(f"{_machine(first)}: {', '.join(words)}.")
     before.append("Effective CPUs: the smaller of affinity mask and quota.")
-    said = findings(curves)
-    after = (*_legend(curves), *found.notes, *(["", *said] if said else []))
-    return Page(tuple(before), tuple(map(_curve_table, curves)), after)
+    after = [*_legend(curves), *content.notes]
+    sentences = findings(curves)
+    if sentences:
+        after += ["", *sentences]
+    return Page(tuple(before), tuple(map(_curve_table, curves)), tuple(after))
 
 
 def _legend(curves: Sequence[Curve]) -> list[str]:
     points = [point for curve in curves for point in curve.points]
     raised = {flag.kind for point in points for flag in point.cell.flags}
-    headings = dict.fromkeys(column.heading for curve in curves for column in _shown(curve))
-    columns = "; ".join(legend for heading in headings if (legend := _LEGENDS.get(heading or "")))
-    lines = [
-        (
-            f"p: threads requested{' (bound: on p CPUs of their own)' * any(map(bound, curves))}; "
-            f"{columns}."
-        )
-    ]
-    lines += [f"{WIDENED} Such a count has no p-value."] if flags.FEW_LAUNCHES in raised else []
-    known = any(
-        point.cell.observed and point.cell.observed.wait_policy is not None for point in points
-    )
-    lines += [WAIT_LEGEND] if known else []
-    fits: list[Fits] = [curve.found["fits"] for curve in curves if curve.found["fits"]]
-    lines += [LAWS_LEGEND] if any(each.laws for each in fits) else []
-    lines += [
-        f"Intervals of the laws: {how}."
-        for how in dict.fromkeys(e.intervals for e in fits if e.has_intervals)
-    ]
-    if untried := [each for each in fits if each.rejected]:
-        most = max(len(each.fitted_threads) for each in untried)
+    headings = dict.fromkeys(column.heading for curve in curves for column in _columns(curve))
+    columns = filter(None, (_LEGENDS.get(heading or "") for heading in headings))
+    on_own_cpus = " (bound: on p CPUs of their own)" if any(map(bound, curves)) else ""
+    lines = [f"p: threads requested{on_own_cpus}; {'; '.join(columns)}."]
+    if flags.FEW_LAUNCHES in raised:
+        lines.append(f"{WIDENED} Such a count has no p-value.")
+    observed = [point.cell.observed for point in points if point.cell.observed]
+    if any(evidence.wait_policy is not None for evidence in observed):
+        lines.append(WAIT_LEGEND)
+    lines += _law_lines(curves)
+    for kind in flags.KINDS:
+        if kind in raised and kind not in _IRRELEVANT:
+            lines.append(f"{kind.symbol} {kind.legend}")
+    return lines
+
+
+def _law_lines(curves: Sequence[Curve]) -> list[str]:
+    """Return the lines of the legend about scaling laws."""
+    fits: list[Fits] = [curve.findings.fits for curve in curves if curve.findings.fits]
+    lines = []
+    if any(fit.laws for fit in fits):
+        lines.append(LAWS_LEGEND)
+    for method in dict.fromkeys(fit.intervals for fit in fits if fit.has_intervals):
+        lines.append(f"Intervals of the laws: {method}.")
+    untried = [fit for fit in fits if fit.rejected]
+    if untried:
+        most = max(len(fit.fitted_threads) for fit in untried)
         lines.append(
             f"No scaling law fitted to {len(untried)} of {len(curves)} rows: "
             f"{counted(most, 'thread count')} to fit at most, {POINTS_NEEDED} needed (counts past "
             "the effective CPUs do not count)."
         )
-    used = [kind for kind in flags.KINDS if kind in raised and kind not in _IRRELEVANT]
-    return [*lines, *(f"{kind.symbol} {kind.legend}" for kind in used)]
+    return lines
 
 
-def _shown(curve: Curve) -> list[Column[Point]]:
-    """Return the columns of a curve's table: without those that are empty, or that only rows of the
-    other kind have.
+def _columns(curve: Curve) -> list[Column[Point]]:
+    """Return the columns of a curve's table.
+
+    Those that are empty, or that only rows of the other kind have, are left out.
     """
     other = "switches" if bound(curve) else "serial"
-    return filled((column for column in _POINT if column.heading != other), curve.points)
+    return filled([column for column in _POINT if column.heading != other], curve.points)
 
 
 def _curve_table(curve: Curve) -> Table:
+    notes = [f"{advice(curve)}."]
+    tested = _tested(curve)
+    if tested:
+        notes.append(tested)
     evidence = {"Why": mechanism(curve), "Wait policy": wait_policies(curve.points)}
-    notes = [
-        f"{advice(curve)}.",
-        _tested(curve),
-        *(f"{head}: {text}." for head, text in evidence.items() if text),
-    ]
-    holes = grouped(
-        (point for point in curve.points if not point.cell.shown or point.cell.timed is None),
-        _why_hole,
-    )
-    notes += [f"{_in_words(points)}: {why.rstrip('.')}." for why, points in holes.items()]
-    notes += [f"{_in_words([each])}: {_evidence_of(each)}." for each in _unused(curve)]
-    return table(
-        _shown(curve),
-        curve.points,
-        f"{group_name(curve.cell)}: {row_name(curve.cell)}{extra_of_place(curve.cell)}, on "
-        f"{curve.host.name}",
-        notes=(*filter(None, notes), *fit_lines(curve.found["fits"])),
-    )
+    notes += [f"{head}: {text}." for head, text in evidence.items() if text]
+    holes = [point for point in curve.points if not point.cell.shown or point.cell.timed is None]
+    for why, points in grouped(holes, _why_hole).items():
+        notes.append(f"{_counts_text(points)}: {why.rstrip('.')}.")
+    for point in _unused(curve):
+        notes.append(f"{_counts_text([point])}: {_threads_evidence(point)}.")
+    notes += fit_lines(curve.findings.fits)
+    title = f"{group_name(curve.cell)}: {row_name(curve.cell)}{extra_of_place(curve.cell)}"
+    return table(_columns(curve), curve.points, f"{title}, on {curve.host.name}", notes=notes)
 
 
 def _why_hole(point: Point) -> str:
     return why_hole(point.cell)
 
 
-def _evidence_of(point: Point) -> str:
+def _threads_evidence(point: Point) -> str:
     """Return the evidence for more threads than were asked for."""
-    said = [flag.sentence for flag in point.cell.flags if flag.kind is flags.THREADS_EXCEEDED]
-    return said[0] if said else flags.THREADS_EXCEEDED.legend
+    for flag in point.cell.flags:
+        if flag.kind is flags.THREADS_EXCEEDED:
+            return flag.sentence
+    return flags.THREADS_EXCEEDED.legend
 
 
 def _tested(curve: Curve) -> str:
     """Return the adjusted p-values of the penalties, one for each thread count tested."""
-    found = [point.found["penalty"] for point in curve.timed if point.found["penalty"] is not None]
-    penalties = [each for each in found if each.tested]
-    if not penalties:
+    penalties = [point.findings.penalty for point in curve.timed]
+    tested = [penalty for penalty in penalties if penalty.tested]
+    if not tested:
         return ""
-    family = penalties[0].family
+    family = tested[0].family
     over = f"Holm-adjusted over {family} comparisons" if family > 1 else "the only comparison"
-    said = ", ".join(f"{each.threads} p {said_probability(each.p_adjusted)}" for each in penalties)
-    return f"Against {penalties[0].against} ({over}): {said}."
+    values = [f"{penalty.threads} p {said_probability(penalty.p_adjusted)}" for penalty in tested]
+    return f"Against {tested[0].against} ({over}): {', '.join(values)}."
 
 
 def fit_lines(fits: Fits | None) -> list[str]:
-    """Return the fits of a curve in words, one line for each law tried; empty where none was
-    tried.
-    """
+    """Return a line in words for each law tried."""
     if fits is None or not fits.laws:
         return []
     lines = [] if fits.law else ["No scaling law describes this curve:"]
@@ -886,28 +1008,25 @@ def fit_lines(fits: Fits | None) -> list[str]:
 
 
 def _parameters(fit: Fit, fits: Fits) -> str:
+    """Return the parameters of the chosen law in words."""
     words = [f"{'s' if fit.crosstalk is None else 'sigma'} {_estimate(fit.serial)}"]
     if fit.crosstalk is not None:
         words.append(f"kappa {_estimate(fit.crosstalk)}")
     words.append(f"T(1) {_estimate(fit.seconds_at_one)} s")
-    if fit.fastest_threads is not None:
-        beyond = (
-            ", beyond what was measured"
-            if fit.fastest_threads.value > max(fits.fitted_threads)
-            else ""
-        )
-        words.append(f"p* {_estimate(fit.fastest_threads)}{beyond}")
+    fastest = fit.fastest_threads
+    if fastest is not None:
+        is_beyond = fastest.value > max(fits.fitted_threads)
+        beyond = ", beyond what was measured" if is_beyond else ""
+        words.append(f"p* {_estimate(fastest)}{beyond}")
     return ", ".join(words) + ("" if fits.has_intervals else f" ({fits.intervals})")
 
 
 def _estimate(estimate: Estimate) -> str:
+    value = number(estimate.value)
     if estimate.low is None or estimate.high is None:
-        return number(estimate.value)
+        return value
     low, high = number(estimate.low), number(estimate.high)
-    return (
-        f"{number(estimate.value)} "
-        f"({f'{low} up' if math.isinf(estimate.high) else f'{low}-{high}'})"
-    )
+    return f"{value} ({low} up)" if math.isinf(estimate.high) else f"{value} ({low}-{high})"
 
 
 # The picture.
@@ -919,47 +1038,71 @@ def drawn_curves(curves: Iterable[Curve]) -> list[Curve]:
 
 
 def _picture(curves: Sequence[Curve]) -> pictures.Picture:
-    host, groups = curves[0].host, grouped(curves, lambda curve: group_of(curve.cell))
+    """Return the page of one machine: a panel for each group of networks."""
+    host = curves[0].host
     names = sorted(set(map(name_of, curves)))
     styles = {name: pictures.style(place, place, place) for place, name in enumerate(names)}
     panels = []
-    for group, of_group in groups.items():
-        lines = [
-            pictures.Line(
-                [(count, pictures.ends(seconds)) for count, seconds in curve.times.items()],
-                styles[name_of(curve)],
-                {
-                    "best": []
-                    if curve.found["best_threads"] is None
-                    else [curve.found["best_threads"]]
-                },
-            )
-            for curve in of_group
-        ]
-        counts = sorted({count for line in lines for count, _ in line.points})
-        alone = [value[0] for line in lines for count, value in line.points if count == 1]
-        ideal = [(count, min(alone) / count) for count in (1, counts[-1])] if alone else []
-        limit = (
-            host.own_cores
-            if host.own_cores is not None and counts[0] <= host.own_cores <= counts[-1]
-            else None
-        )
-        panels.append(pictures.Panel(group_name(group), lines, counts, ideal, limit))
+    for group, curves_of_group in grouped(curves, lambda curve: group_of(curve.cell)).items():
+        panels.append(_panel(group_name(group), curves_of_group, styles))
+    lines = [line for panel in panels for line in panel.lines]
     legend = [
         *styles.items(),
-        *pictures.marks_of(
-            (line for panel in panels for line in panel.lines), best="threads to use"
-        ),
+        *pictures.marks_of(lines, best="threads to use"),
         ("T(1)/p of the fastest with one", {"color": pictures.GREY, "linestyle": pictures.DOTTED}),
     ]
     if host.own_cores is not None:
         what = "CPUs of the quota" if curves[0].cell.cpu_quota else "the machine's own cores"
         legend.append((f"{what}: {host.own_cores}", {"color": "black", "linewidth": 0.8}))
-    bars = pictures.coverage(point for curve in curves for point in curve.timed)
-    across, up = f"threads; bars: {bars} interval of the median", "seconds per mini-batch"
+    bars = pictures.coverage([point for curve in curves for point in curve.timed])
     return pictures.Picture(
-        f"Time against threads, on {_machine(curves[0])}", panels, legend, across, up, unit="s"
+        f"Time against threads, on {_machine(curves[0])}",
+        panels,
+        legend,
+        f"threads; bars: {bars} interval of the median",
+        "seconds per mini-batch",
+        unit="s",
     )
+
+
+def _panel(
+    title: str, curves: Sequence[Curve], styles: Mapping[str, pictures.Style]
+) -> pictures.Panel:
+    """Return the panel of one group of networks on a machine."""
+    lines = []
+    counts: set[int] = set()
+    alone = []
+    for curve in curves:
+        points = [(count, pictures.ends(seconds)) for count, seconds in curve.times.items()]
+        best = curve.findings.best_threads
+        marks = {"best": [] if best is None else [best]}
+        lines.append(pictures.Line(points, styles[name_of(curve)], marks))
+        counts |= curve.times.keys()
+        if 1 in curve.times:
+            alone.append(curve.times[1].median)
+    ticks = sorted(counts)
+    ideal = [(count, min(alone) / count) for count in (1, ticks[-1])] if alone else []
+    cores = curves[0].host.own_cores
+    has_limit = cores is not None and ticks[0] <= cores <= ticks[-1]
+    return pictures.Panel(title, lines, ticks, ideal, cores if has_limit else None)
+
+
+def _data(content: Curves) -> dict[str, Any]:
+    """Return a JSON object: the curves with their fits, and the findings."""
+    return {
+        "curves": curve_objects(content.curves, (*_CURVE, *finding_columns("fits")), _POINT),
+        "findings": findings(content.curves),
+        "notes": list(content.notes),
+    }
+
+
+def _draw(content: Curves, path: Path, options: ReportOptions) -> list[Path]:
+    return pictures.draw(map(_picture, _group_by_capacity(drawn_curves(content.curves))), path)
+
+
+def _applies(cells: Iterable[Cell]) -> bool:
+    single = [cell for cell in cells if cell.on_cpu and cell.threads and cell.world_size == 1]
+    return differ(single, "threads")
 
 
 REPORT = Report(
@@ -971,23 +1114,15 @@ REPORT = Report(
         "dlbench report threads --plot threads.png",
     ),
     analyse=lambda source: threads(source.matrix()),
-    page=lambda found, options: threads_page(found),
-    data=lambda found: {
-        "curves": curve_objects(found.curves, (*_CURVE, *found_columns("fits")), _POINT),
-        "findings": findings(found.curves),
-        "notes": list(found.notes),
-    },
-    rows=lambda found: curve_rows(found.curves, (*_CURVE, *_LAW), _POINT),
-    draw=lambda found, path, options: pictures.draw(
-        map(_picture, _by_capacity(drawn_curves(found.curves))), path
-    ),
-    drawable=lambda found: bool(drawn_curves(found.curves)),
+    page=lambda content, options: threads_page(content),
+    data=_data,
+    rows=lambda content: curve_rows(content.curves, (*_CURVE, *_LAW), _POINT),
+    draw=_draw,
+    drawable=lambda content: bool(drawn_curves(content.curves)),
     suggestion="how many threads to give, and the cost of more",
-    applies=lambda cells: differ(
-        (each for each in cells if each.on_cpu and each.threads and each.world_size == 1), "threads"
-    ),
+    applies=_applies,
     options=frozenset({REFERENCE, ALL_RUNS}),
     heading="Threads: how many to use, and the cost of more",
     place=30,
-    headline=lambda found: headline(found.curves),
+    headline=lambda content: headline(content.curves),
 )

@@ -1,5 +1,4 @@
-"""Losses of recurrent networks trained on a text, from records: the curve that counts, its
-confirmation, the target.
+"""Losses of recurrent networks trained on a text: the curve that counts, its checks, the target.
 
 For each network and text the longest curve counts, and the newest of equally long ones. A curve of
 another framework confirms it if the means of all blocks that both have, up to `CHECKED` steps,
@@ -7,7 +6,7 @@ differ by less than `ALIKE`; if one differs by more, the curve is not confirmed.
 
 The target of a text is a share of the way from the loss of uniform guessing, the logarithm of the
 number of symbols, down to the floor: the entropy of a generated text, or else the lowest loss of
-any network here. The share is the largest of `SHARES` that any network reached.
+any of these networks. The share is the largest of `SHARES` that any network reached.
 """
 
 import math
@@ -29,20 +28,30 @@ CHECKED = 500
 SHARES = (0.9, 0.8, 0.7, 0.6, 0.5)
 """Of the way down to the floor."""
 KNOWS_NOTHING = math.log(ALPHABET)
-TEXT = ("name", "digest", "symbols", "floor")
-"""A record's description of a text; the floor is None where it is unknown."""
-Text = tuple[str, str, int, float | None]
 SETTING = ("cell", "layers", "size")
-Losses = Mapping[str, Mapping[tuple[str, int, int], float]]
-"""Losses by the name of a text and the parts of `SETTING` of a network."""
+Setting = tuple[str, int, int]
+"""The values of `SETTING` of a network."""
+Losses = Mapping[str, Mapping[Setting, float]]
+"""Losses by the name of a text and the setting of a network."""
 _CELLS = ("rnn", "gru", "lstm")
 
 
+class Text(NamedTuple):
+    """A record's description of a text."""
+
+    name: str
+    digest: str
+    symbols: int
+    floor: float | None
+    """Its entropy; None where it is unknown."""
+
+
 def steps_to(loss: float, steps: Sequence[float], losses: Sequence[float]) -> float | None:
-    """Return after how many steps the loss is first this low, linear between the known ones; None:
-    never.
+    """Return the steps after which the loss is first this low, or None if it never is.
+
+    The loss is interpolated linearly between the steps where it is known.
     """
-    below = next((place for place, each in enumerate(losses) if each <= loss), None)
+    below = next((place for place, reached in enumerate(losses) if reached <= loss), None)
     if below is None:
         return None
     before = max(0, below - 1)
@@ -81,6 +90,16 @@ class Net(NamedTuple):
         return (*self.work, self.size, cell_order(self.cell), self.layers)
 
 
+class Check(NamedTuple):
+    """The distance of another framework's curve from a training's."""
+
+    framework: str
+    difference: float
+    """The largest relative difference of a block's means."""
+    steps: int
+    """The steps up to which both were compared."""
+
+
 class Training(NamedTuple):
     """A training: its losses by blocks."""
 
@@ -91,9 +110,8 @@ class Training(NamedTuple):
     """At the end of each block."""
     losses: tuple[float, ...]
     """Means over the blocks, of the losses before each update."""
-    checks: tuple[dict[str, Any], ...] = ()
-    """The distance of every other framework's curve: the largest relative ``difference`` of a
-    block's means, and the ``steps`` up to which both were compared."""
+    checks: tuple[Check, ...] = ()
+    """One for every other framework."""
 
     @property
     def last(self) -> int:
@@ -102,27 +120,25 @@ class Training(NamedTuple):
 
     @property
     def confirmed(self) -> bool | None:
-        """Whether every other framework trains alike; None where there is none."""
-        return all(check["difference"] < ALIKE for check in self.checks) if self.checks else None
+        """Whether every other framework trains alike, or None without any."""
+        if not self.checks:
+            return None
+        return all(check.difference < ALIKE for check in self.checks)
 
     @property
     def middles(self) -> tuple[float, ...]:
         """The step in the middle of each block, which its mean stands for."""
-        return tuple(
-            (first + last + 1) / 2
-            for first, last in zip((0, *self.steps), self.steps, strict=False)
-        )
+        blocks = zip((0, *self.steps), self.steps, strict=False)
+        return tuple((first + last + 1) / 2 for first, last in blocks)
 
     def loss_at(self, step: float) -> float | None:
-        """Return the loss at a step, linear between the middles of blocks; None beyond the
-        curve.
-        """
+        """Return the loss at a step, linear between blocks' middles, or None beyond the curve."""
         if not self.steps or not self.middles[0] <= step <= self.last:
             return None
         return float(np.interp(step, self.middles, self.losses))
 
     def steps_to(self, loss: float) -> float | None:
-        """Return after how many steps the loss is first this low, see `steps_to`."""
+        """Return the steps after which the loss is first this low, see `steps_to`."""
         return steps_to(loss, self.middles, self.losses)
 
 
@@ -135,22 +151,25 @@ class Learnt(NamedTuple):
     @property
     def title(self) -> str:
         """The text in words."""
-        return f"{self.text[0]} text {self.text[1][:6]}"
+        return f"{self.text.name} text {self.text.digest[:6]}"
 
     @property
     def _reached(self) -> list[float]:
-        return [loss for each in self.nets.values() for loss in each.losses]
+        return [loss for training in self.nets.values() for loss in training.losses]
 
     @property
     def floor(self) -> float:
-        """The text's, where it is known; else the lowest loss of any network."""
-        return self.text[3] if self.text[3] is not None else min(self._reached, default=0.0)
+        """The text's, where it is known, else the lowest loss of any network."""
+        if self.text.floor is not None:
+            return self.text.floor
+        return min(self._reached, default=0.0)
 
     @property
     def share(self) -> float:
         """The target's share of the way down to the floor."""
-        lowest, way = min(self._reached, default=KNOWS_NOTHING), KNOWS_NOTHING - self.floor
-        return next((each for each in SHARES if lowest <= KNOWS_NOTHING - each * way), SHARES[0])
+        lowest = min(self._reached, default=KNOWS_NOTHING)
+        way = KNOWS_NOTHING - self.floor
+        return next((share for share in SHARES if lowest <= KNOWS_NOTHING - share * way), SHARES[0])
 
     @property
     def target(self) -> float:
@@ -160,57 +179,64 @@ class Learnt(NamedTuple):
     @property
     def common_steps(self) -> int:
         """Steps of every network whose training did not end early: losses are compared there."""
-        return min(
-            (each.last for each in self.nets.values() if not each.record.outcome.curve_ended),
-            default=0,
-        )
+        whole = [
+            training for training in self.nets.values() if not training.record.outcome.curve_ended
+        ]
+        return min((training.last for training in whole), default=0)
 
     def loss(self, net: Net) -> float | None:
-        """Return the loss of a network at the common steps, of the last block up to there; None: it
-        ended before.
+        """Return the loss of a network at the common steps, or None if it ended before.
+
+        It is that of the last block up to there.
         """
-        found = self.nets.get(net)
-        if found is None or not 0 < self.common_steps <= found.last:
+        training = self.nets.get(net)
+        if training is None or not 0 < self.common_steps <= training.last:
             return None
-        blocks = zip(found.steps, found.losses, strict=True)
-        return [
-            loss for step, loss in blocks if step <= self.common_steps or step == found.steps[0]
-        ][-1]
+        reached = training.losses[0]
+        for step, loss in zip(training.steps, training.losses, strict=True):
+            if step <= self.common_steps:
+                reached = loss
+        return reached
 
 
 def learnt_of(records: Iterable[Record]) -> tuple[Learnt, ...]:
     """Return the trainings of these records, by text and network."""
-    found: dict[Text, dict[Net, list[Training]]] = {}
+    trainings: dict[Text, dict[Net, list[Training]]] = {}
     for record in sorted(records, key=lambda record: record.started):
-        if (training := training_of(record)) is not None:
-            found.setdefault(training.text, {}).setdefault(training.net, []).append(training)
-    return tuple(
-        Learnt(text, {net: _checked(nets[net]) for net in sorted(nets, key=lambda net: net.order)})
-        for text, nets in found.items()
-    )
+        training = training_of(record)
+        if training is not None:
+            nets = trainings.setdefault(training.text, {})
+            nets.setdefault(training.net, []).append(training)
+    texts = []
+    for text, nets in trainings.items():
+        in_order = sorted(nets, key=lambda net: net.order)
+        texts.append(Learnt(text, {net: _check(nets[net]) for net in in_order}))
+    return tuple(texts)
 
 
-def losses_of(learnt: Iterable[Learnt]) -> Losses:
-    """Return the losses of networks on texts; those that differ in anything else have different
-    names of texts.
+def losses_of(texts: Iterable[Learnt]) -> Losses:
+    """Return the losses of networks on texts, by the name of the text.
+
+    Networks that differ in more than a `Setting` have different names of texts.
     """
-    found: dict[str, dict[tuple[str, int, int], float]] = {}
-    for each in learnt:
-        for net in each.nets:
-            if (loss := each.loss(net)) is not None:
-                name = f"{each.text[0]} {each.text[1][:6]}, {net.work_name}"
-                found.setdefault(name, {})[net.cell, net.layers, net.size] = loss
-    return found
+    losses: dict[str, dict[Setting, float]] = {}
+    for learnt in texts:
+        for net in learnt.nets:
+            loss = learnt.loss(net)
+            if loss is not None:
+                name = f"{learnt.text.name} {learnt.text.digest[:6]}, {net.work_name}"
+                losses.setdefault(name, {})[net.cell, net.layers, net.size] = loss
+    return losses
 
 
 def published_losses() -> Losses:
-    """Return the test losses of Karpathy and others 2016; the largest plain networks have none."""
-    found: dict[str, dict[tuple[str, int, int], float]] = {}
+    """Return the test losses of Karpathy and others 2016. The largest plain networks have none."""
+    losses: dict[str, dict[Setting, float]] = {}
     for line in lines_of("karpathy2016_losses.csv"):
         if line["loss"]:
-            network = line["cell"], int(line["layers"]), int(line["size"])
-            found.setdefault(line["dataset"], {})[network] = float(line["loss"])
-    return found
+            setting = line["cell"], int(line["layers"]), int(line["size"])
+            losses.setdefault(line["dataset"], {})[setting] = float(line["loss"])
+    return losses
 
 
 def cell_order(cell: str) -> tuple[int, str]:
@@ -219,7 +245,7 @@ def cell_order(cell: str) -> tuple[int, str]:
 
 
 def net_of(record: Record) -> Net | None:
-    """Return a record's network; None for networks that are not of recurrent cells on a text."""
+    """Return a record's network, or None where it has no recurrent cells on a text."""
     family = family_of_record(record)
     if not isinstance(family, Recurrent) or family.alphabet != ALPHABET:
         return None
@@ -234,62 +260,56 @@ def net_of(record: Record) -> Net | None:
 
 
 def training_of(record: Record) -> Training | None:
-    """Return the training of a record; None without one, or where it cannot be read."""
-    net, text, outcome = (
-        net_of(record),
-        _text_of(record.outcome.software.get("text")),
-        record.outcome,
-    )
+    """Return the training of a record, or None where it has none that can be read."""
+    outcome = record.outcome
+    net = net_of(record)
+    text = _text(outcome.software.get("text"))
     if net is None or text is None or outcome.status is not Status.OK or record.side:
         return None
-    points = [
-        (int(each[0]), float(each[1]))
-        for each in outcome.curve
-        if len(each) == 2 and all(map(math.isfinite, each))
-    ]
-    steps, losses = tuple(step for step, _ in points), tuple(loss for _, loss in points)
-    if len(points) < len(outcome.curve) or any(
-        b <= a for a, b in zip((0, *steps), steps, strict=False)
-    ):
+    steps: list[int] = []
+    losses = []
+    for block in outcome.curve:
+        if len(block) != 2 or not all(map(math.isfinite, block)):
+            return None
+        step = int(block[0])
+        if step <= (steps[-1] if steps else 0):
+            return None
+        steps.append(step)
+        losses.append(float(block[1]))
+    if not steps and not outcome.curve_ended:
         return None
-    if not points and not outcome.curve_ended:
-        return None
-    return Training(net, text, record, steps, losses)
+    return Training(net, text, record, tuple(steps), tuple(losses))
 
 
-def _text_of(given: Any) -> Text | None:
-    if not isinstance(given, Mapping):
+def _text(description: Any) -> Text | None:
+    """Return a record's description of a text, or None where it cannot be read."""
+    if not isinstance(description, Mapping):
         return None
-    name, digest, symbols, floor = (given.get(key) for key in TEXT)
-    known = isinstance(floor, float) and math.isfinite(floor)
+    name, digest, symbols, floor = (description.get(key) for key in Text._fields)
     if not (isinstance(name, str) and isinstance(digest, str) and isinstance(symbols, int)):
         return None
-    return name, digest, symbols, floor if known else None
+    if not isinstance(floor, float) or not math.isfinite(floor):
+        floor = None
+    return Text(name, digest, symbols, floor)
 
 
-def _checked(trainings: list[Training]) -> Training:
+def _check(trainings: list[Training]) -> Training:
     """Return the training that counts of these (the newest last) with its checks."""
-    main = max(reversed(trainings), key=lambda each: each.last)
+    main = max(reversed(trainings), key=lambda training: training.last)
     losses = dict(zip(main.steps, main.losses, strict=True))
+    by_adapter = {training.record.cell.adapter: training for training in trainings}
     checks = []
-    by_adapter = {each.record.cell.adapter: each for each in trainings}
-    for other in (
-        each for adapter, each in by_adapter.items() if adapter != main.record.cell.adapter
-    ):
-        both = [
-            (step, loss)
-            for step, loss in zip(other.steps, other.losses, strict=True)
-            if step in losses
-        ]
-        both = [(step, loss) for step, loss in both if step <= CHECKED]
-        if both:
-            difference = max(abs(loss / losses[step] - 1) for step, loss in both)
-            checks.append(
-                {
-                    "framework": other.record.cell.framework,
-                    "difference": difference,
-                    "steps": both[-1][0],
-                }
-            )
-    counts: Training = main._replace(checks=tuple(checks))
-    return counts
+    for adapter, other in by_adapter.items():
+        if adapter == main.record.cell.adapter:
+            continue
+        differences = []
+        compared = 0
+        for step, loss in zip(other.steps, other.losses, strict=True):
+            if step in losses and step <= CHECKED:
+                differences.append(abs(loss / losses[step] - 1))
+                compared = step
+        if differences:
+            framework = other.record.cell.framework
+            checks.append(Check(framework, max(differences), compared))
+    counting: Training = main._replace(checks=tuple(checks))
+    return counting

@@ -1,5 +1,4 @@
-"""`dlbench report trend`: how steps, memory and page faults of one long launch change while it
-runs.
+"""`dlbench report trend`: how steps, memory and page faults change within one long launch.
 
 `dlbench run --trend 3m` times a launch for minutes. Its time is divided into parts of equal length.
 The time of a part is the median of its samples, so that a spike of another program changes none.
@@ -8,7 +7,7 @@ steps of its level, and a drift over a part of it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
@@ -25,7 +24,7 @@ from dlbench.reports.results.naming import counted, group_name, name_of
 from dlbench.reports.results.number_text import number, percent
 from dlbench.reports.results.record import Record, last_attempts
 
-NOTHING = "No launch here was followed over minutes: `dlbench run SUITE --trend 3m` does that."
+NOTHING = "No launch was followed over minutes yet: `dlbench run SUITE --trend 3m` does that."
 PARTS = 60
 """Of a launch's time, at most."""
 SAMPLES_OF_PART = 3
@@ -65,20 +64,28 @@ class Trend:
     samples: int
     parts: tuple[Part, ...]
     """In order of time; few of them where the launch had few samples."""
-    of_time: Changes
+    changes: Changes
 
     @property
     def minutes(self) -> float:
         """How long it was followed."""
-        return 2 * self.parts[-1].minutes - self.parts[-2].minutes if len(self.parts) > 1 else 0.0
+        if len(self.parts) < 2:
+            return 0.0
+        return 2 * self.parts[-1].minutes - self.parts[-2].minutes
 
     @property
-    def ends(self) -> tuple[float, float]:
-        """The seconds of a step in the first and the last tenth."""
-        tenth = max(1, len(self.parts) // 10)
-        return median(part.seconds for part in self.parts[:tenth]), median(
-            part.seconds for part in self.parts[-tenth:]
-        )
+    def first_seconds(self) -> float:
+        """The seconds of a step in the first tenth."""
+        return median(part.seconds for part in self.parts[: self._tenth])
+
+    @property
+    def last_seconds(self) -> float:
+        """The seconds of a step in the last tenth."""
+        return median(part.seconds for part in self.parts[-self._tenth :])
+
+    @property
+    def _tenth(self) -> int:
+        return max(1, len(self.parts) // 10)
 
     @property
     def grown_mib(self) -> float | None:
@@ -89,45 +96,37 @@ class Trend:
     @property
     def sentences(self) -> list[str]:
         """Its changes in words, in order of kind and time."""
-        lines = [
-            f"{self._when(step.position)} a step takes {_change(step.size)}."
-            for step in self.of_time.steps
-        ]
-        if self.of_time.drift is not None:
-            drift = self.of_time.drift
+        lines = []
+        for step in self.changes.steps:
+            lines.append(f"After {self._at(step.position)} min a step takes {_change(step.size)}.")
+        drift = self.changes.drift
+        if drift is not None:
             span = f"from {self._at(drift.first)} to {self._at(drift.last)} min"
             lines.append(
                 f"A step gets slower or faster by degrees, {span}: {_change(drift.size)} in all."
             )
-        lines += self._of_memory()
+        lines += self._memory_sentences()
         return lines or ["Neither its step nor its memory changes beyond noise."]
 
-    def _of_memory(self) -> list[str]:
-        """Return a sentence on memory that changed, and when nine tenths of the change had come: it
-        is no estimate.
+    def _memory_sentences(self) -> list[str]:
+        """Return a sentence on memory that changed, and when nine tenths of the change had come.
+
+        That moment is no estimate.
         """
-        known = [(part.minutes, part.memory_mib) for part in self.parts if part.memory_mib]
-        if len(known) < FEWEST_PARTS:
+        measured = [(part.minutes, part.memory_mib) for part in self.parts if part.memory_mib]
+        if len(measured) < FEWEST_PARTS:
             return []
-        first, last = known[0][1], known[-1][1]
-        assert first is not None
-        assert last is not None
-        if abs(last - first) < GROWTH * first:
+        first, last = measured[0][1], measured[-1][1]
+        change = abs(last - first)
+        if change < GROWTH * first:
             return []
-        come = next(
-            minutes
-            for minutes, mib in known
-            if mib is not None and abs(mib - first) >= 0.9 * abs(last - first)
-        )
+        reached = next(minutes for minutes, mib in measured if abs(mib - first) >= 0.9 * change)
         word = "grew" if last > first else "shrank"
         ends = f"from {number(first)} to {number(last)} MiB"
-        return [f"Its memory {word} {ends}, nine tenths of it within {number(come)} min."]
+        return [f"Its memory {word} {ends}, nine tenths of it within {number(reached)} min."]
 
     def _at(self, position: int) -> str:
         return number(self.parts[position].minutes)
-
-    def _when(self, position: int) -> str:
-        return f"After {self._at(position)} min"
 
 
 def _change(size: float) -> str:
@@ -137,15 +136,15 @@ def _change(size: float) -> str:
 
 
 def trend_of(record: Record) -> Trend | None:
-    """Return the trend of a launch that was followed; None of any other."""
+    """Return the trend of a launch that was followed, or None of any other."""
     outcome = record.outcome
     if not record.protocol.trend or outcome.status is not Status.OK or not outcome.samples_ns:
         return None
     parts = parts_of(record)
-    of_time = Changes((), None)
+    changes = Changes((), None)
     if len(parts) >= FEWEST_PARTS:
-        (of_time,) = find_changes([np.log([part.seconds for part in parts])], drifting=[True])
-    return Trend(record.cell, record.run, len(outcome.samples_ns), parts, of_time)
+        (changes,) = find_changes([np.log([part.seconds for part in parts])], drifting=[True])
+    return Trend(record.cell, record.run, len(outcome.samples_ns), parts, changes)
 
 
 def parts_of(record: Record) -> tuple[Part, ...]:
@@ -155,7 +154,7 @@ def parts_of(record: Record) -> tuple[Part, ...]:
     ends = np.cumsum(np.asarray(outcome.samples_ns, dtype=float)) * 1e-9
     count = max(1, min(PARTS, len(seconds) // SAMPLES_OF_PART))
     length = ends[-1] / count
-    found = []
+    parts = []
     # A sample belongs to the part in which it ends.
     places = np.minimum((ends / length - 1e-9).astype(int), count - 1)
     for place in range(count):
@@ -163,87 +162,83 @@ def parts_of(record: Record) -> tuple[Part, ...]:
         if not len(inside):
             continue  # a sample lasted longer than a part
         memory = faults = None
-        if counts is not None and counts.resident_bytes:
-            memory = counts.resident_bytes[inside[-1]] / 2**20
         if counts is not None:
-            faults = fmean(counts.minor_faults[each] for each in inside) / outcome.steps_per_sample
+            if counts.resident_bytes:
+                memory = counts.resident_bytes[inside[-1]] / 2**20
+            faults_of_samples = [counts.minor_faults[sample] for sample in inside]
+            faults = fmean(faults_of_samples) / outcome.steps_per_sample
         minutes = (place + 0.5) * length / 60
-        found.append(Part(minutes, median(seconds[each] for each in inside), memory, faults))
-    return tuple(found)
+        seconds_of_step = median(seconds[sample] for sample in inside)
+        parts.append(Part(minutes, seconds_of_step, memory, faults))
+    return tuple(parts)
 
 
 def trends(source: Source) -> list[Trend]:
     """Return the trends of the results, in their order."""
     followed = [record for record in source.results().records if record.protocol.trend]
-    found = [trend_of(record) for record in last_attempts(followed)]
-    return [trend for trend in found if trend is not None]
+    candidates = [trend_of(record) for record in last_attempts(followed)]
+    return [trend for trend in candidates if trend is not None]
 
 
-_COLUMNS: tuple[Column[Trend], ...] = (
-    *axis_columns(lambda each: each.cell),
-    Column("run", None, lambda each: each.run),
-    Column("", "launch", lambda each: name_of(each.cell)),
-    Column("minutes", "minutes", lambda each: each.minutes),
-    Column("samples", "samples", lambda each: each.samples),
-    Column("first_seconds", "start s/step", lambda each: each.ends[0]),
-    Column("last_seconds", "end s/step", lambda each: each.ends[1]),
-    Column("grown_mib", "memory MiB", lambda each: each.grown_mib, lambda each: _grown(each)),
-    Column("parts", None, lambda each: each.parts, fields=None),
-    Column("changes", None, lambda each: each.of_time, fields=None),
-    Column("sentences", None, lambda each: each.sentences, fields=None),
-)
+def _name(trend: Trend) -> str:
+    return name_of(trend.cell)
 
 
 def _grown(trend: Trend) -> str:
     return MISSING if trend.grown_mib is None else f"{trend.grown_mib:+.1f}"
 
 
-def _page(found: Sequence[Trend]) -> Page:
-    if not found:
+_COLUMNS: tuple[Column[Trend], ...] = (
+    *axis_columns(lambda trend: trend.cell),
+    Column("run", None, lambda trend: trend.run),
+    Column("", "launch", _name),
+    Column("minutes", "minutes", lambda trend: trend.minutes),
+    Column("samples", "samples", lambda trend: trend.samples),
+    Column("first_seconds", "start s/step", lambda trend: trend.first_seconds),
+    Column("last_seconds", "end s/step", lambda trend: trend.last_seconds),
+    Column("grown_mib", "memory MiB", lambda trend: trend.grown_mib, _grown),
+    Column("parts", None, lambda trend: trend.parts, fields=None),
+    Column("changes", None, lambda trend: trend.changes, fields=None),
+    Column("sentences", None, lambda trend: trend.sentences, fields=None),
+)
+
+
+def _page(trends: Sequence[Trend]) -> Page:
+    if not trends:
         return Page((NOTHING,), ())
-    lines = [f"{name_of(each.cell)}: {' '.join(each.sentences)}" for each in found]
-    few = [each for each in found if len(each.parts) < FEWEST_PARTS]
+    lines = [f"{_name(trend)}: {' '.join(trend.sentences)}" for trend in trends]
+    few = [trend for trend in trends if len(trend.parts) < FEWEST_PARTS]
     if few:
         samples = counted(SAMPLES_OF_PART * FEWEST_PARTS, "sample")
-        lines.append(
-            f"A search for changes needs {samples}: follow {name_of(few[0].cell)} for longer."
-        )
-    return Page(
-        tuple(lines),
-        (table(_COLUMNS, found, "Launches followed over time", key="rows"),),
-        (_LEGEND,),
-    )
+        lines.append(f"A search for changes needs {samples}: follow {_name(few[0])} for longer.")
+    launches = table(_COLUMNS, trends, "Launches followed over time", key="rows")
+    return Page(tuple(lines), (launches,), (_LEGEND,))
 
 
-def _draw(found: Sequence[Trend], path: Path, options: ReportOptions) -> list[Path]:
+def _draw(trends: Sequence[Trend], path: Path, options: ReportOptions) -> list[Path]:
     """Draw the time of a step, and below it the memory, over the minutes of each launch."""
     panels = []
-    for each in found:
-        seconds = [(part.minutes, (part.seconds, None, None)) for part in each.parts]
-        panels.append(
-            Panel(
-                f"{name_of(each.cell)}: s/step", [Line(seconds, {})], linear=True, across="minutes"
-            )
-        )
-        memory = [
-            (part.minutes, (part.memory_mib, None, None)) for part in each.parts if part.memory_mib
-        ]
+    for trend in trends:
+        seconds = [(part.minutes, part.seconds) for part in trend.parts]
+        panels.append(_panel(f"{_name(trend)}: s/step", seconds))
+        memory = [(part.minutes, part.memory_mib) for part in trend.parts if part.memory_mib]
         if memory:
-            panels.append(
-                Panel(
-                    f"{name_of(each.cell)}: MiB", [Line(memory, {})], linear=True, across="minutes"
-                )
-            )
-    return draw([Picture(group_name(found[0].cell), panels, [])], path)
+            panels.append(_panel(f"{_name(trend)}: MiB", memory))
+    return draw([Picture(group_name(trends[0].cell), panels, [])], path)
+
+
+def _panel(title: str, values: Iterable[tuple[float, float]]) -> Panel:
+    points = [(minutes, (value, None, None)) for minutes, value in values]
+    return Panel(title, [Line(points, {})], linear=True, across="minutes")
 
 
 REPORT: Report[list[Trend]] = Report(
     name="trend",
     summary="How steps, memory and page faults change within a launch (`dlbench run --trend`).",
     examples=("dlbench report trend", "dlbench report trend --plot trend.png"),
-    page=lambda found, options: _page(found),
+    page=lambda trends, options: _page(trends),
     analyse=trends,
-    rows=lambda found: csv_rows(_COLUMNS, found),
+    rows=lambda trends: csv_rows(_COLUMNS, trends),
     draw=_draw,
     heading="Within a launch",
     place=68,

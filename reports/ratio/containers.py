@@ -156,7 +156,7 @@ def containers(matrix: Matrix, records: Iterable[Record]) -> Containers:
         Place(each.machine, axes.project(each.cell, axes.NAMES)): each.outcome.software
         for each in records
     }
-    best = {curve.place: curve.found["best_threads"] for curve in threads(matrix).curves}
+    best = {curve.place: curve.findings.best_threads for curve in threads(matrix).curves}
     found = []
     for cell in (cell for cell in matrix.cells.values() if _is_own(cell.cell)):
         free = matrix.cells.get(Place(cell.machine, cell.cell._replace(cpu_quota=0.0)))

@@ -7,7 +7,7 @@ import pytest
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.curve.curve import Curve
-from dlbench.reports.curve.threads import PAST_CORES, threads
+from dlbench.reports.curve.threads import threads
 from dlbench.reports.results.published import SHI2016, study
 
 MATRIX = study(SHI2016).matrix()
@@ -72,7 +72,7 @@ def test_ratios_past_the_physical_cores(
     framework: str, network: str, platform: str, count: int, ratio: float
 ) -> None:
     (past,) = [
-        point.found[PAST_CORES]
+        point.findings.past_physical_cores
         for point in curve(framework, network, platform).points
         if point.at == count
     ]

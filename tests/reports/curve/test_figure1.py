@@ -37,11 +37,11 @@ def saturating(
     return {size: (size + half) / highest for size in sizes}
 
 
-def records_of(times: Mapping[int, float | Sequence[float]], **of_cell: Any) -> list[Record]:
+def records_of(times: Mapping[int, float | Sequence[float]], **axes: Any) -> list[Record]:
     """Launches with these times by mini-batch size (three of each, half a per cent apart, unless
     given)."""
     return [
-        r for size, t in times.items() for r in make.launches(t, 0.005, batch_size=size, **of_cell)
+        r for size, t in times.items() for r in make.launches(t, 0.005, batch_size=size, **axes)
     ]
 
 
@@ -49,9 +49,9 @@ def figure_of(records: Sequence[Record]) -> Curves:
     return figure1(make.matrix(*records))
 
 
-def holes(sizes: Mapping[int, Status], **of_cell: Any) -> list[Record]:
+def holes(sizes: Mapping[int, Status], **axes: Any) -> list[Record]:
     return [
-        make.hole(status, f"{status.value}!", batch_size=size, **of_cell)
+        make.hole(status, f"{status.value}!", batch_size=size, **axes)
         for size, status in sizes.items()
     ]
 
@@ -61,7 +61,7 @@ def line_of(times: Mapping[int, float | Sequence[float]], extra: Sequence[Record
     return line
 
 
-def said(records: Sequence[Record]) -> str:
+def text_of(records: Sequence[Record]) -> str:
     return " ".join(FORMATS["terminal"](figure_of(records)).split())
 
 
@@ -75,22 +75,22 @@ def test_the_knee_of_a_saturating_device_is_where_its_law_says(
     half: float, knee: int | None
 ) -> None:
     line = line_of(saturating(half))
-    assert line.found["knee"]["batch_size"] == knee
+    assert line.findings.knee.batch_size == knee
     # X(512) is the highest; X(b) is within 2 % of it from b = 512 half / (1.02 half + 0.02 * 512)
     # on.
     bound = 512 * half / (1.02 * half + 0.02 * 512)
-    assert line.found["best_batch_size"] == min(size for size in SIZES if size >= bound)
+    assert line.findings.best_batch_size == min(size for size in SIZES if size >= bound)
 
 
 def test_growth_is_for_each_doubling_between_neighbours_that_take_part() -> None:
     curve = line_of({16: 1.0, 64: 2.0, 128: 4.0})
-    first, second, third = (point.found["growth_per_doubling"] for point in curve.points)
+    first, second, third = (point.findings.growth_per_doubling for point in curve.points)
     assert first is None
     assert second.value == pytest.approx(math.sqrt(2.0))
     assert third.value == pytest.approx(1.0)
     # 15 % for a tripling are less than 10 % for a doubling: 1.1 ** log2(3) is 1.163.
-    assert knee_of({100: published(1.0), 300: published(3.0 / 1.15)})["batch_size"] == 100
-    assert knee_of({100: published(1.0), 300: published(3.0 / 1.18)})["batch_size"] is None
+    assert knee_of({100: published(1.0), 300: published(3.0 / 1.15)}).batch_size == 100
+    assert knee_of({100: published(1.0), 300: published(3.0 / 1.18)}).batch_size is None
 
 
 def test_the_interval_of_the_knee_covers_the_truth() -> None:
@@ -102,13 +102,13 @@ def test_the_interval_of_the_knee_covers_the_truth() -> None:
             for size, t in saturating(20.0).items()
         }
         knee = knee_of(times)
-        early = knee["earliest"] is not None and knee["earliest"] <= truth
-        covered += early and (knee["latest"] is None or knee["latest"] >= truth)
+        early = knee.earliest is not None and knee.earliest <= truth
+        covered += early and (knee.latest is None or knee.latest >= truth)
     assert covered >= 0.95 * tries
     sharp = line_of(
         {size: [t * f for f in (0.9999, 1.0, 1.0001)] for size, t in saturating(20.0).items()}
     )
-    assert set(sharp.found["knee"].values()) == {128}
+    assert set(sharp.findings.knee) == {128}
 
 
 rates = st.dictionaries(
@@ -145,7 +145,7 @@ def test_best_and_knee_keep_to_their_definitions(times: dict[int, Summary], powe
     if len(times) == 1:
         assert knee is None
         return
-    at, earliest, latest = knee.values()
+    at, earliest, latest = knee
     chosen = [size for size in (earliest, at, latest) if size is not None]
     assert chosen == sorted(chosen)
     assert all(size in times and size < max(times) for size in chosen)
@@ -164,7 +164,7 @@ def test_best_and_knee_keep_to_their_definitions(times: dict[int, Summary], powe
 def _times(seconds: Summary, factor: float) -> Summary:
     """Return the seconds of so many times the work."""
     low, high = (end and end * factor for end in (seconds.low, seconds.high))
-    launches = tuple(each * factor for each in seconds.launch_medians)
+    launches = tuple(launch * factor for launch in seconds.launch_medians)
     return replace(
         seconds, median=seconds.median * factor, low=low, high=high, launch_medians=launches
     )
@@ -191,11 +191,11 @@ def test_a_doubtful_size_takes_part_only_where_all_are(doubt: str) -> None:
     records = [*records_of({16: 1.0, 32: 1.6, 64: 3.2}), *doubtful(128, 3.0)]
     (line,) = figure_of(records).curves
     assert [point.takes_part for point in line.points] == [True, True, True, False]
-    assert line.found["best_batch_size"] == 32
-    assert "best of those that count at 32" in said(records)
+    assert line.findings.best_batch_size == 32
+    assert "best of those that count at 32" in text_of(records)
     everywhere = line_of({}, [*doubtful(16, 1.0), *doubtful(32, 1.0)])
     assert [point.takes_part for point in everywhere.points] == [True, True]
-    assert everywhere.found["best_batch_size"] == 32
+    assert everywhere.findings.best_batch_size == 32
 
 
 # Missing cells.
@@ -204,8 +204,8 @@ def test_a_doubtful_size_takes_part_only_where_all_are(doubt: str) -> None:
 def test_memory_ends_at_the_smallest_size_that_did_not_fit_unless_a_larger_one_did() -> None:
     extra = holes({1024: Status.OUT_OF_MEMORY, 2048: Status.SKIPPED})
     line = line_of(saturating(200.0), extra)
-    assert (line.found["memory_ends_at"], line.found["best_batch_size"]) == (1024, 512)
-    text = said([*records_of(saturating(200.0)), *extra])
+    assert (line.findings.memory_ends_at, line.findings.best_batch_size) == (1024, 512)
+    text = text_of([*records_of(saturating(200.0)), *extra])
     assert (
         "best at 512, 719 items/s, the largest that memory held; no knee: 512 still gains 28% for "
         "a doubling" in text
@@ -213,9 +213,9 @@ def test_memory_ends_at_the_smallest_size_that_did_not_fit_unless_a_larger_one_d
     assert "out of memory from 1024" in text
     assert "torch eager at 2048: skip, skipped!" in text
     assert (
-        line_of(saturating(20.0), holes({24: Status.OUT_OF_MEMORY})).found["memory_ends_at"] is None
+        line_of(saturating(20.0), holes({24: Status.OUT_OF_MEMORY})).findings.memory_ends_at is None
     )
-    assert "Nothing was measured yet" in said([])
+    assert "Nothing was measured yet" in text_of([])
 
 
 # The picture.
@@ -230,8 +230,8 @@ def test_the_picture_names_networks_rows_places_and_marks(tmp_path: Path) -> Non
     records = [
         r for place in places for row in rows for r in records_of(saturating(10.0), **place, **row)
     ]
-    found = figure_of([*records, *holes({1024: Status.OUT_OF_MEMORY}, **places[0], **rows[0])])
-    first, second = figure1_to_picture(found, tmp_path / "figure1.svg", "items")
+    content = figure_of([*records, *holes({1024: Status.OUT_OF_MEMORY}, **places[0], **rows[0])])
+    first, second = figure1_to_picture(content, tmp_path / "figure1.svg", "items")
     assert second.name == "figure1-2.svg"
     words = set(texts(first))
     assert {

@@ -38,8 +38,8 @@ def launches(
     }
 
 
-def law(found: fits.Fits, name: str) -> Fit:
-    (fit,) = [fit for fit in found.laws if fit.law == name]
+def law(tried: fits.Fits, name: str) -> Fit:
+    (fit,) = [fit for fit in tried.laws if fit.law == name]
     return fit
 
 
@@ -51,8 +51,8 @@ def few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
 @examples(60)
 @given(st.floats(0.01, 0.9), st.one_of(st.just(0.0), st.floats(1e-4, 0.05)), st.floats(1e-3, 1e3))
 def test_exact_times_give_their_law_back(serial: float, crosstalk: float, alone: float) -> None:
-    found = fit_scaling({p: published(time_at(p, serial, crosstalk, alone)) for p in COUNTS})
-    fit = law(found, "usl" if crosstalk else "amdahl")
+    tried = fit_scaling({p: published(time_at(p, serial, crosstalk, alone)) for p in COUNTS})
+    fit = law(tried, "usl" if crosstalk else "amdahl")
     assert fit.serial.value == pytest.approx(serial, rel=1e-4, abs=1e-6)
     assert fit.seconds_at_one.value == pytest.approx(alone, rel=1e-4)
     assert fit.rejected == ()
@@ -62,7 +62,7 @@ def test_exact_times_give_their_law_back(serial: float, crosstalk: float, alone:
             math.sqrt((1 - serial) / crosstalk), rel=1e-3
         )
     else:
-        assert (found.chosen, fit.crosstalk, fit.fastest_threads) == ("amdahl", None, None)
+        assert (tried.chosen, fit.crosstalk, fit.fastest_threads) == ("amdahl", None, None)
         assert all(
             karp_flatt(alone / time_at(p, serial, 0.0, alone), p) == pytest.approx(serial)
             for p in COUNTS[1:]
@@ -77,12 +77,12 @@ def test_a_published_curve_gives_the_published_optimum() -> None:
     0.0001044, and with them p* = 96.5. We fit logarithms, hence a little differently.
     """
     jobs = {1: 64.9, 18: 995.9, 36: 1652.4, 72: 1853.2, 108: 1828.9, 144: 1775.0, 216: 1702.2}
-    found = fit_scaling({p: published(1 / throughput) for p, throughput in jobs.items()})
-    assert found.chosen == "usl"
-    assert found.law.fastest_threads.value == pytest.approx(96.5, rel=0.05)
-    assert found.law.crosstalk.value == pytest.approx(0.0001044, rel=0.15)
-    assert found.law.fastest_threads.low is None
-    assert found.intervals == "no intervals: single values without any spread"
+    tried = fit_scaling({p: published(1 / throughput) for p, throughput in jobs.items()})
+    assert tried.chosen == "usl"
+    assert tried.law.fastest_threads.value == pytest.approx(96.5, rel=0.05)
+    assert tried.law.crosstalk.value == pytest.approx(0.0001044, rel=0.15)
+    assert tried.law.fastest_threads.low is None
+    assert tried.intervals == "no intervals: single values without any spread"
 
 
 @examples(60)
@@ -94,10 +94,10 @@ def test_a_published_curve_gives_the_published_optimum() -> None:
 def test_any_times_are_fitted_or_rejected(times: Mapping[int, Sequence[float]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fits, "REPLICATES", 9)
-        found = fit_scaling({p: summarise([[t] for t in each]) for p, each in times.items()})
-    assert bool(found.rejected) == (len(times) < fits.POINTS_NEEDED) == (not found.laws)
-    assert found.law is None or found.law.rejected == ()
-    for fit in found.laws:
+        tried = fit_scaling({p: summarise([[t] for t in several]) for p, several in times.items()})
+    assert bool(tried.rejected) == (len(times) < fits.POINTS_NEEDED) == (not tried.laws)
+    assert tried.law is None or tried.law.rejected == ()
+    for fit in tried.laws:
         assert 0 <= fit.serial.value <= 1 or math.isinf(fit.serial.value)
         assert fit.rejected or math.isfinite(fit.seconds_at_one.value)
 
@@ -132,16 +132,16 @@ def test_one_noisy_count_widens_the_intervals_by_its_own_noise() -> None:
 def test_a_cliff_is_no_law_and_says_so() -> None:
     """As MXNet 1.9 on two CPUs: T(p) is seven times as long past p = 2."""
     cliff = {p: time_at(p, 0.05) * (7 if p > 2 else 1) for p in COUNTS}
-    found = fit_scaling(launches(cliff, 0.01, np.random.default_rng(3)))
-    assert found.chosen is None
-    assert all(fit.rejected and fit.serial.low is None for fit in found.laws)
-    said = " ".join(reason for fit in found.laws for reason in fit.rejected)
-    assert "which launches that deviate by" in said
-    assert "(p < 0.001)" in said
+    tried = fit_scaling(launches(cliff, 0.01, np.random.default_rng(3)))
+    assert tried.chosen is None
+    assert all(fit.rejected and fit.serial.low is None for fit in tried.laws)
+    reasons = " ".join(reason for fit in tried.laws for reason in fit.rejected)
+    assert "which launches that deviate by" in reasons
+    assert "(p < 0.001)" in reasons
     # Without launches too, by the rule for these.
-    found = fit_scaling({p: published(t) for p, t in cliff.items()})
-    assert found.chosen is None
-    assert "too few launches to say whether noise explains that" in law(found, "usl").rejected[-1]
+    tried = fit_scaling({p: published(t) for p, t in cliff.items()})
+    assert tried.chosen is None
+    assert "too few launches to say whether noise explains that" in law(tried, "usl").rejected[-1]
 
 
 @pytest.mark.parametrize(
@@ -167,13 +167,13 @@ def test_a_cliff_is_no_law_and_says_so() -> None:
 def test_a_parameter_at_its_bound_is_no_fit(
     times: Mapping[int, float], amdahl: str, usl: str
 ) -> None:
-    found = fit_scaling({p: published(t) for p, t in times.items()})
+    tried = fit_scaling({p: published(t) for p, t in times.items()})
     assert (
-        (amdahl in " ".join(law(found, "amdahl").rejected))
+        (amdahl in " ".join(law(tried, "amdahl").rejected))
         if amdahl
-        else not law(found, "amdahl").rejected
+        else not law(tried, "amdahl").rejected
     )
-    assert usl in " ".join(law(found, "usl").rejected)
+    assert usl in " ".join(law(tried, "usl").rejected)
 
 
 @pytest.mark.parametrize("deviation", [0.0, 1e-4])

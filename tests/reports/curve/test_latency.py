@@ -20,25 +20,25 @@ def calls(seconds: float, count: int = 400) -> list[float]:
     return list(seconds * (1 + RNG.exponential(0.1, count)))
 
 
-def launches(seconds: float, count: int = 400, **of_record: object) -> list[Record]:
+def launches(seconds: float, count: int = 400, **fields: object) -> list[Record]:
     return [
         make.record(
-            result=make.outcome(calls(seconds, count)), launch=launch, task="inference", **of_record
+            result=make.outcome(calls(seconds, count)), launch=launch, task="inference", **fields
         )
         for launch in range(3)
     ]
 
 
-def found_of(*records: Record):
-    hosts = {each.machine: Host(each.machine, "EPYC", 2, 2, 2.0) for each in records}
+def content_of(*records: Record):
+    hosts = {record.machine: Host(record.machine, "EPYC", 2, 2, 2.0) for record in records}
     return latencies(Source(lambda: Results(records, hosts)))
 
 
 @pytest.mark.parametrize(("name", "share"), [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)])
 def test_a_percentile_is_that_of_the_calls_with_none_trimmed(name: str, share: float) -> None:
     made = calls(0.01)
-    of_launch = LATENCIES[name][2](make.outcome(made))
-    assert of_launch == pytest.approx(
+    percentile = LATENCIES[name][2](make.outcome(made))
+    assert percentile == pytest.approx(
         np.quantile(np.round(np.array(made) * 1e9) / 1e9, share), rel=1e-9
     )
 
@@ -68,22 +68,22 @@ def test_calls_of_instances_are_those_of_each_and_not_their_joint_step() -> None
 def test_a_percentile_needs_two_calls_beyond_it(count: int, known: set[str]) -> None:
     made = make.outcome(calls(0.01, count))
     assert {
-        name for name, (_, _, of_launch) in LATENCIES.items() if of_launch(made) is not None
+        name for name, (_, _, percentile) in LATENCIES.items() if percentile(made) is not None
     } == known
 
 
 def test_the_report_has_cells_of_inference_alone_and_marks_the_least_of_each_place() -> None:
     quick, slow = launches(0.01, framework="onnx"), launches(0.02, framework="torch")
     other = [*launches(0.03, threads=2), *make.launches(0.5)]
-    found = found_of(*quick, *slow, *other)
-    assert [(each.cell.cell.framework, each.calls, bool(each.best)) for each in found.rows] == [
+    content = content_of(*quick, *slow, *other)
+    assert [(row.cell.cell.framework, row.calls, bool(row.best)) for row in content.rows] == [
         ("onnx", 1200, True),
         ("torch", 1200, False),
         ("torch", 1200, False),
     ]
-    shares = [share for share, _ in found.rows[0].curve]
+    shares = [share for share, _ in content.rows[0].curve]
     assert shares[-1] == 0.998  # of 1200 calls
-    rows = REPORT.as_data(found)["rows"]
+    rows = REPORT.as_data(content)["rows"]
     assert rows[0]["p99"]["median"] > rows[0]["p90"]["median"] > rows[0]["p50"]["median"] > 0.01
     assert rows[0]["task"] == "inference"
 
@@ -92,10 +92,10 @@ def test_it_says_why_there_is_no_percentile_and_why_a_cell_has_no_number() -> No
     refused = make.hole(
         Status.UNSUPPORTED, "task inference: no", task="inference", framework="caffe"
     )
-    page = REPORT.page(found_of(*launches(0.01, 30), refused), ReportOptions())
+    page = REPORT.page(content_of(*launches(0.01, 30), refused), ReportOptions())
     assert any("No p99 of 1 cell: its calls are too few" in line for line in page.after)
     assert any(
         "caffe" in line and "`dlbench report matrix` has the reasons" in line for line in page.after
     )
-    nothing = REPORT.page(found_of(*make.launches(0.5)), ReportOptions())
-    assert "No cell here is of inference" in nothing.before[0]
+    nothing = REPORT.page(content_of(*make.launches(0.5)), ReportOptions())
+    assert "No cell of inference was measured yet" in nothing.before[0]

@@ -65,22 +65,22 @@ def launches(
     text: dict[str, Any] | None = None,
     ended: str = "",
     of: dict[str, Any] | None = None,
-    **of_cell: Any,
+    **axes: Any,
 ) -> list[Record]:
-    """Three launches of a network, the first of which trained."""
+    """Three launches of a network; the first one trained."""
     fields = dict(of or network())
     numbers = fields.pop("data")
-    found = [
-        replace(each, network={"family": "recurrent", "numbers": numbers})
-        for each in make.launches(seconds, **{**fields, **of_cell})
+    records = [
+        replace(record, network={"family": "recurrent", "numbers": numbers})
+        for record in make.launches(seconds, **{**fields, **axes})
     ]
     if curve or ended:
-        software = {**found[0].outcome.software, "text": TEXT if text is None else text}
-        trained = found[0].outcome._replace(
-            curve=[list(each) for each in curve], curve_ended=ended, software=software
-        )
-        found[0] = replace(found[0], outcome=trained)
-    return found
+        first = records[0].outcome
+        software = {**first.software, "text": TEXT if text is None else text}
+        blocks_of_curve = [list(block) for block in curve]
+        trained = first._replace(curve=blocks_of_curve, curve_ended=ended, software=software)
+        records[0] = replace(records[0], outcome=trained)
+    return records
 
 
 def study_of(records: Sequence[Record]) -> Curves:
@@ -96,23 +96,24 @@ FLOORS = {"rnn": 2.4, "gru": 2.05, "lstm": 2.1}
 
 def records(seconds=0.01, sizes=(64, 128), layers=(1, 2)):
     """A made-up study: twice the size and a layer more help, and cost twice as much."""
-    found = []
+    made = []
     for cell in COSTS:
         for size in sizes:
             for deep in layers:
                 loss = falling(LENGTHS[cell] / (size // 64), FLOORS[cell] - 0.01 * deep)
                 cost = seconds * COSTS[cell] * size / 64 * deep
-                found += launches(cost, blocks(loss), of=network(cell, deep, size))
-    return found
+                made += launches(cost, blocks(loss), of=network(cell, deep, size))
+    return made
 
 
-def shown(found, form="terminal", **options):
-    return export(REPORT, found, ReportOptions(**options), form)
+def shown(content, form="terminal", **options):
+    return export(REPORT, content, ReportOptions(**options), form)
 
 
 def only(records):
-    ((found,),) = (learnt.nets.values() for learnt in learnt_of(records))
-    return found
+    (learnt,) = learnt_of(records)
+    (training,) = learnt.nets.values()
+    return training
 
 
 # Curves.
@@ -123,19 +124,18 @@ def only(records):
 def test_steps_to_a_loss_are_those_of_the_law(length, target):
     curve = training_of(launches(0.01, blocks(falling(length), 2000))[0])
     expected = -length * math.log((target - 2.0) / (math.log(96) - 2.0))
-    found = curve.steps_to(target)
+    steps = curve.steps_to(target)
     if 25 < expected < 1975:
-        assert found == pytest.approx(expected, abs=6)
-        assert curve.loss_at(found) == pytest.approx(target, rel=1e-9)
+        assert steps == pytest.approx(expected, abs=6)
+        assert curve.loss_at(steps) == pytest.approx(target, rel=1e-9)
     elif expected > 1980:
-        assert found is None
+        assert steps is None
 
 
 def test_the_longest_curve_counts_and_of_equal_ones_the_newest():
-    short, first, last = (
-        launches(0.01, [[50, loss], *([[100, loss]] if two else [])])[0]
-        for loss, two in ((3, 0), (3.1, 1), (3.2, 1))
-    )
+    short = launches(0.01, [[50, 3]])[0]
+    first = launches(0.01, [[50, 3.1], [100, 3.1]])[0]
+    last = launches(0.01, [[50, 3.2], [100, 3.2]])[0]
     later = [first, short, last]
     for minutes, record in enumerate(later):
         object.__setattr__(record, "started", record.started + timedelta(minutes=minutes))
@@ -149,16 +149,16 @@ def test_the_longest_curve_counts_and_of_equal_ones_the_newest():
 def test_another_framework_confirms_a_curve_up_to_step_500(error, where):
     curve = blocks(falling(200))
     other = [[step, loss * (1 + error * (step == where))] for step, loss in curve]
-    found = only(
+    training = only(
         [
             launches(0.01, curve)[0],
             launches(0.01, other[:-1], framework="jax", adapter="jax", mode="jit")[0],
         ]
     )
-    (check,) = found.checks
-    assert check["steps"] == 500
-    assert check["difference"] == pytest.approx(abs(error) if where <= 500 else 0.0, abs=1e-12)
-    assert found.confirmed is (where > 500 or check["difference"] < ALIKE)
+    (check,) = training.checks
+    assert check.steps == 500
+    assert check.difference == pytest.approx(abs(error) if where <= 500 else 0.0, abs=1e-12)
+    assert training.confirmed is (where > 500 or check.difference < ALIKE)
 
 
 @pytest.mark.parametrize(
@@ -185,14 +185,15 @@ def test_a_record_without_a_readable_curve_is_skipped(changed):
 @examples(30)
 @given(st.floats(150, 400), st.floats(1e-4, 10.0))
 def test_hours_to_a_loss_are_steps_times_seconds(length, seconds):
-    found = study_of(launches(seconds, blocks(falling(length))))
-    (learnt,), (row,) = found.conclusions["texts"], found.conclusions["times"]
+    conclusions = study_of(launches(seconds, blocks(falling(length)))).conclusions
+    (learnt,) = conclusions.texts
+    (time,) = conclusions.times
     # The loss falls to a tenth of the way after so many lengths.
     assert learnt.target == pytest.approx(KNOWS_NOTHING - learnt.share * (KNOWS_NOTHING - 2.0))
-    assert row["steps_to_target"] == pytest.approx(length * math.log(1 / (1 - learnt.share)), abs=6)
-    hours, low, high = row["hours_to_target"].values()
-    assert hours == pytest.approx(row["steps_to_target"] * seconds / 3600, rel=1e-3)
-    update = row["point"].seconds
+    assert time.steps_to_target == pytest.approx(length * math.log(1 / (1 - learnt.share)), abs=6)
+    hours, low, high = time.hours_to_target
+    assert hours == pytest.approx(time.steps_to_target * seconds / 3600, rel=1e-3)
+    update = time.point.seconds
     assert (low / hours, high / hours) == pytest.approx(
         (update.low / update.median, update.high / update.median)
     )
@@ -201,56 +202,52 @@ def test_hours_to_a_loss_are_steps_times_seconds(length, seconds):
 def test_the_target_is_the_largest_share_that_any_network_reached_and_others_never_come_there():
     lengths = {0.9: 200, 0.8: 300, 0.5: 800}
     shares = {
-        share: study_of(launches(0.01, blocks(falling(n)))).conclusions["texts"][0].share
+        share: study_of(launches(0.01, blocks(falling(n)))).conclusions.texts[0].share
         for share, n in lengths.items()
     }
     assert shares == {share: share for share in lengths}
-    assert (
-        study_of(launches(0.01, blocks(falling(5000)))).conclusions["texts"][0].share == 0.9
-    )  # none came half way
+    half_way = study_of(launches(0.01, blocks(falling(5000))))  # none came half way
+    assert half_way.conclusions.texts[0].share == 0.9
     both = [
         *launches(0.01, blocks(falling(200))),
         *launches(0.005, blocks(falling(900)), of=network("rnn")),
     ]
-    found = study_of(both)
+    content = study_of(both)
     assert {
-        row["point"].at.cell: row["hours_to_target"] is None for row in found.conclusions["times"]
+        time.point.at.cell: time.hours_to_target is None for time in content.conclusions.times
     } == {"gru": False, "rnn": True}
-    assert "not in 600" in shown(found)
+    assert "not in 600" in shown(content)
 
 
 # Findings.
 
 
 def test_findings_have_the_verdicts_of_claims():
-    found = {
-        each["name"]: each["evidence"]
-        for each in study_of(records(layers=(1, 2, 3))).conclusions["findings"]
-    }
-    assert list(found) == ["G1", "G1t", "G2", "G3", "gru", "lstm", "layers"]
-    assert {found[name].verdict.value for name in ("G1", "G2", "G3", "lstm")} == {"reproduces"}
-    assert [question.found.value for question, _ in found["gru"].figures] == pytest.approx(
-        [2.0] * 6
-    )
+    findings = study_of(records(layers=(1, 2, 3))).conclusions.findings
+    evidence = {finding.name: finding.evidence for finding in findings}
+    assert list(evidence) == ["G1", "G1t", "G2", "G3", "gru", "lstm", "layers"]
+    assert {evidence[name].verdict.value for name in ("G1", "G2", "G3", "lstm")} == {"reproduces"}
+    costs = [question.found.value for question, _ in evidence["gru"].figures]
+    assert costs == pytest.approx([2.0] * 6)
     both = [
         *launches(1.0, blocks(falling(100)), of=network("rnn")),
         *launches(1.0, blocks(falling(200))),
     ]
-    (worse, *_) = study_of(both).conclusions["findings"]
-    assert (worse["name"], worse["evidence"].verdict.value) == ("G1", "differs")
+    (worse, *_) = study_of(both).conclusions.findings
+    assert (worse.name, worse.evidence.verdict.value) == ("G1", "differs")
 
 
 def test_at_equal_time_a_costly_cell_has_fewer_steps():
     plain, gated = network("rnn"), network("gru")
-    found = {}
+    verdicts = {}
     for cost in (1.0, 10.0):
         both = [
             *launches(0.01, blocks(falling(200)), of=plain),
             *launches(0.01 * cost, blocks(falling(180)), of=gated),
         ]
-        (_, finding, *_) = study_of(both).conclusions["findings"]
-        found[cost] = finding["evidence"].verdict.value
-    assert found == {1.0: "reproduces", 10.0: "differs"}
+        (_, finding, *_) = study_of(both).conclusions.findings
+        verdicts[cost] = finding.evidence.verdict.value
+    assert verdicts == {1.0: "reproduces", 10.0: "differs"}
 
 
 # Formats.
@@ -266,27 +263,25 @@ def test_a_line_of_csv_for_each_speed_and_keys_of_json():
     reason = "the loss was not finite in steps 51 to 100"
     cut_short = launches(0.02, [[50, 3.0]], of=network("lstm", 3, 64), ended=reason)
     untrained = launches(0.02, of=network("lstm", 2, 256))
-    found = study_of([*records(), *cut_short, *untrained])
-    lines = list(csv.DictReader(io.StringIO(shown(found, "csv"))))
+    content = study_of([*records(), *cut_short, *untrained])
+    lines = list(csv.DictReader(io.StringIO(shown(content, "csv"))))
     assert len(lines) == 14
-    by_net = {(each["cell"], each["layers"], each["size"]): each for each in lines}
-    assert (
-        by_net["lstm", "2", "256"]["hours_to_target.value"]
-        == by_net["lstm", "2", "256"]["text"]
-        == ""
-    )
+    by_net = {(line["cell"], line["layers"], line["size"]): line for line in lines}
+    line = by_net["lstm", "2", "256"]
+    assert line["hours_to_target.value"] == line["text"] == ""
     assert float(by_net["gru", "1", "64"]["characters_per_second"]) == pytest.approx(
         100 * 100 / 0.02, rel=1e-3
     )
-    data = json.loads(shown(found, "json"))
+    data = json.loads(shown(content, "json"))
     (text,) = data["texts"]
     # A training that ended early does not shorten the others.
     assert (text["digest"], text["common_steps"]) == (TEXT["digest"], 600)
-    assert {each["cell"] for each in text["curves"] if each["loss"] is None} == {"lstm"}
+    assert {curve["cell"] for curve in text["curves"] if curve["loss"] is None} == {"lstm"}
     assert f"lstm 3 x 64: training in torch ended: {reason}" in data["notes"]
-    for curve in found.curves:
-        for net, cell, *_ in curve.points:
-            assert cell.gflops * 1e9 * cell.seconds.median == pytest.approx(flops(net))
+    for curve in content.curves:
+        for point in curve.points:
+            operations = point.cell.gflops * 1e9 * point.cell.seconds.median
+            assert operations == pytest.approx(flops(point.at))
 
 
 def test_the_picture_has_numbers_at_its_axes_and_no_formulas(tmp_path):

@@ -16,7 +16,7 @@ from records_of_claims import small, tables_of
 from dlbench.adapters.protocol import Status
 from dlbench.reports.curve.curve import Curves
 from dlbench.reports.curve.fits import crossing, fit_line
-from dlbench.reports.curve.rnn import Size, faster_from, growth, study, threads_words
+from dlbench.reports.curve.rnn import Findings, Size, faster_from, growth, study, threads_words
 from dlbench.reports.curve.rnn import published as study_of_2017
 from dlbench.reports.results.statistics import Summary, published, summarise
 from dlbench.reports.results.storage.store import Store
@@ -30,7 +30,8 @@ SECONDS = st.floats(1e-6, 1.0)
 def spread(
     seconds: float, deviation: float, random: np.random.Generator, count: int = 5
 ) -> Summary:
-    return summarise([[seconds * math.exp(each)] for each in random.normal(0, deviation, count)])
+    errors = random.normal(0, deviation, count)
+    return summarise([[seconds * math.exp(error)] for error in errors])
 
 
 @given(SECONDS, SECONDS, st.integers(2, 5))
@@ -38,10 +39,10 @@ def spread(
 def test_a_line_without_noise_is_found_again(fixed: float, per_step: float, points: int) -> None:
     fit = fit_line({steps: published(fixed + per_step * steps) for steps in STEPS[:points]})
     whole = fixed + per_step * STEPS[0]
-    residual = fit["largest_residual"]
-    assert fit["fixed"].value == pytest.approx(fixed, rel=1e-6, abs=1e-7 * whole)
-    assert fit["per_step"].value == pytest.approx(per_step, rel=1e-6, abs=1e-7 * whole)
-    assert (residual is None) is (fit["fixed"].low is None) is (points == 2)
+    residual = fit.largest_residual
+    assert fit.fixed.value == pytest.approx(fixed, rel=1e-6, abs=1e-7 * whole)
+    assert fit.per_step.value == pytest.approx(per_step, rel=1e-6, abs=1e-7 * whole)
+    assert (residual is None) is (fit.fixed.low is None) is (points == 2)
     assert residual is None or residual < 1e-6
 
 
@@ -50,9 +51,9 @@ def test_intervals_of_lines_cover_the_truth(steps: tuple[int, ...]) -> None:
     random = np.random.default_rng(1)
     hits = np.zeros(2)
     for _ in range(300):
-        fit = fit_line({each: spread(1e-3 + 1e-5 * each, 0.02, random) for each in steps})
-        for place, (interval, true) in enumerate(((fit["fixed"], 1e-3), (fit["per_step"], 1e-5))):
-            hits[place] += interval.low <= true <= interval.high
+        fit = fit_line({count: spread(1e-3 + 1e-5 * count, 0.02, random) for count in steps})
+        hits[0] += fit.fixed.low <= 1e-3 <= fit.fixed.high
+        hits[1] += fit.per_step.low <= 1e-5 <= fit.per_step.high
     assert np.all(hits / 300 > 0.91)
 
 
@@ -64,23 +65,21 @@ def test_the_study_of_2017_has_the_lines_worked_out_of_it_by_hand() -> None:
         ("Figure 9", 200): (8.48, 730.0),
     }
     curves = study_of_2017().curves
-    found = {
-        (curve.cell.mode, fit["hidden"]): fit for curve in curves for fit in curve.found["fits"]
-    }
+    fits = {(curve.cell.mode, fit.hidden): fit for curve in curves for fit in curve.findings.fits}
     for which, (fixed, per_step) in expected.items():
-        assert found[which]["fixed"].value * 2000 == pytest.approx(fixed, rel=0.07)
-        assert found[which]["per_step"].value * 1e6 == pytest.approx(per_step, rel=0.02)
+        assert fits[which].fixed.value * 2000 == pytest.approx(fixed, rel=0.07)
+        assert fits[which].per_step.value * 1e6 == pytest.approx(per_step, rel=0.02)
 
 
 @given(SECONDS, st.floats(-2.0, 3.0))
 @examples(50)
 def test_an_exponent_is_found_again(seconds: float, exponent: float) -> None:
-    found = growth({n: published(seconds * n**exponent) for n in UNITS})
-    assert [each["hidden"] for each in found["sizes"]] == list(UNITS)
-    for each in found["sizes"][1:]:
-        assert each["exponent"].value == pytest.approx(exponent, abs=1e-9)
+    knee, sizes = growth({n: published(seconds * n**exponent) for n in UNITS})
+    assert [size.hidden for size in sizes] == list(UNITS)
+    for size in sizes[1:]:
+        assert size.exponent.value == pytest.approx(exponent, abs=1e-9)
     first = next((n for n in UNITS if (n / 10) ** exponent > 1.1), None)
-    assert set(found["knee"].values()) == {first}
+    assert set(knee) == {first}
 
 
 @given(st.floats(3.0, 1500.0), st.floats(0.2, 2.0), st.floats(-1.0, 1.0))
@@ -89,14 +88,14 @@ def test_a_crossing_of_two_powers_is_found_again(at: float, gain: float, slope: 
     assume(all(abs(math.log(at / n)) > 1e-6 for n in UNITS))
     first = {n: published((n / at) ** (slope + gain)) for n in UNITS}
     second = {n: published((n / at) ** slope) for n in UNITS}
-    found = crossing(first, second)
+    crossed = crossing(first, second)
     if at < UNITS[0]:
-        assert (found.units, found.words) == (0.0, "below 10")
+        assert (crossed.units, crossed.words) == (0.0, "below 10")
     elif at > UNITS[-1]:
-        assert (found.units, found.words) == (math.inf, "above 500")
+        assert (crossed.units, crossed.words) == (math.inf, "above 500")
     else:
-        assert found.units == pytest.approx(at, rel=1e-6)
-    assert (found.low, found.high) == (None, None)
+        assert crossed.units == pytest.approx(at, rel=1e-6)
+    assert (crossed.low, crossed.high) == (None, None)
 
 
 def test_intervals_of_crossings_cover_the_truth() -> None:
@@ -105,14 +104,14 @@ def test_intervals_of_crossings_cover_the_truth() -> None:
     for _ in range(200):
         first = {n: spread(n / 70, 0.05, random) for n in UNITS}
         second = {n: spread(1.0, 0.05, random) for n in UNITS}
-        found = crossing(first, second)
-        assert found.low <= found.units <= found.high
-        hits += found.low <= 70 <= found.high
+        crossed = crossing(first, second)
+        assert crossed.low <= crossed.units <= crossed.high
+        hits += crossed.low <= 70 <= crossed.high
     assert 0.91 < hits / 200 <= 1.0
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "said"),
+    ("verdicts", "words"),
     [
         (("worse", "worse", "better"), "use 1 thread below n_rec 50"),
         (("better", "better", "better"), "use 4 threads from n_rec 10 on, the smallest measured"),
@@ -122,12 +121,9 @@ def test_intervals_of_crossings_cover_the_truth() -> None:
         ),
     ],
 )
-def test_from_how_many_units_on_threads_pay(verdicts: tuple[str, ...], said: str) -> None:
-    pays = faster_from(dict(zip(UNITS, verdicts, strict=False)))
-    assert (
-        threads_words(4, {"faster_from": pays, "sizes": [{"hidden": units} for units in UNITS[:3]]})
-        == said
-    )
+def test_from_how_many_units_on_threads_pay(verdicts: tuple[str, ...], words: str) -> None:
+    smallest = faster_from(dict(zip(UNITS, verdicts, strict=False)))
+    assert threads_words(4, smallest, UNITS[:3]) == words
 
 
 # The report.
@@ -136,11 +132,12 @@ GRID = [Size(n, t) for n in (10, 100, 500) for t in (20, 50, 100)]
 
 
 def launches(
-    time: Callable[[Size], float], sizes: Iterable[Size] = GRID, **of_cell: object
+    time: Callable[[Size], float], sizes: Iterable[Size] = GRID, **axes: object
 ) -> list[make.Record]:
-    return [
-        each for size in sizes for each in small(time(size), *size, **{"mode": "eager", **of_cell})
-    ]
+    records = []
+    for size in sizes:
+        records += small(time(size), *size, **{"mode": "eager", **axes})
+    return records
 
 
 def everything() -> list[make.Record]:
@@ -162,26 +159,24 @@ def study_of(records: Iterable[make.Record]) -> Curves:
 
 
 def test_lines_threads_crossings_and_rows() -> None:
-    of = study_of(everything())
+    content = study_of(everything())
     rows = {
-        (each.cell.mode, each.cell.device, each.cell.threads, each.host.fingerprint): each
-        for each in of.curves
+        (curve.cell.mode, curve.cell.device, curve.cell.threads, curve.host.fingerprint): curve
+        for curve in content.curves
     }
-    one, fits = (
-        rows["eager", "cpu", 1, make.MACHINE],
-        rows["eager", "cpu", 1, make.MACHINE].found["fits"],
-    )
-    assert [(fit["hidden"], fit["per_step"].value) for fit in fits] == [
+    one = rows["eager", "cpu", 1, make.MACHINE]
+    fits = one.findings.fits
+    assert [(fit.hidden, fit.per_step.value) for fit in fits] == [
         (n, pytest.approx(1e-5 * n, rel=1e-4)) for n in (10, 100, 500)
     ]
-    assert all(abs(fit["fixed"].value) < 1e-5 * fit["hidden"] for fit in fits)
-    assert {each["knee"]["hidden"] for each in one.found["growth"] if each["inputs"] == 2} == {100}
+    assert all(abs(fit.fixed.value) < 1e-5 * fit.hidden for fit in fits)
+    assert {grown.knee.hidden for grown in one.findings.growth if grown.inputs == 2} == {100}
     assert {
-        pays["faster_from"] for pays in of.conclusions["threads"] if pays["curve"].cell.threads == 4
+        row.faster_from for row in content.conclusions.threads if row.curve.cell.threads == 4
     } == {100}
     crossings = {
-        (each["what"], each["first"]["name"], each["second"]["name"]): each["at"]
-        for each in of.conclusions["crossings"]
+        (crossed.what, crossed.first.name, crossed.second.name): crossed.crossing
+        for crossed in content.conclusions.crossings
     }
     at = crossings["torch eager", "1 thread of a machine [m-one]", "4 threads of a machine [m-one]"]
     # Linear in the logarithms between 10 units, where one thread takes 10 / 25 of four, and 100,
@@ -192,10 +187,11 @@ def test_lines_threads_crossings_and_rows() -> None:
     assert on_gpu.units == pytest.approx(100 * 5 ** (math.log(200 / 70) / math.log(270 / 70)))
     assert ("torch", "cpu of a machine [m-one]", "cpu of a machine [m-two]") in crossings
     compared = {
-        (each["curve"].cell.mode, each["curve"].cell.device, each["curve"].cell.threads): each
-        for each in of.conclusions["compared"]
+        (row.curve.cell.mode, row.curve.cell.device, row.curve.cell.threads): row
+        for row in content.conclusions.compared
     }
-    assert {each["curve"].host.fingerprint for each in of.conclusions["compared"]} == {make.MACHINE}
+    machines = {row.curve.host.fingerprint for row in content.conclusions.compared}
+    assert machines == {make.MACHINE}
     assert set(compared) == {
         ("eager", "cpu", 1),
         ("eager", "cpu", 4),
@@ -203,29 +199,32 @@ def test_lines_threads_crossings_and_rows() -> None:
         ("loop", "cpu", 1),
     }
     loop, eager = compared["loop", "cpu", 1], compared["eager", "cpu", 1]
-    assert loop["times_fastest"].value == pytest.approx(3 * eager["times_fastest"].value)
-    assert (loop["fastest_at"], {size.hidden for size in eager["fastest_at"]}) == ((), {10})
-    assert (eager["sizes"], eager["of"]) == (9, 9)
+    assert loop.times_fastest.value == pytest.approx(3 * eager.times_fastest.value)
+    assert (loop.fastest_at, {size.hidden for size in eager.fastest_at}) == ((), {10})
+    assert (eager.sizes, eager.compared) == (9, 9)
 
 
 def test_what_cannot_be_used_stands_in_the_first_table_alone() -> None:
     many = {"threads": make.threads(1, 1.0, cpu_per_wall=3.0)}
-    exceeding = [each for size in GRID for each in small(1.0, *size, mode="eager", threads=1)]
-    exceeding = [replace(each, outcome=each.outcome._replace(**many)) for each in exceeding]
+    exceeding = [
+        replace(record, outcome=record.outcome._replace(**many))
+        for size in GRID
+        for record in small(1.0, *size, mode="eager", threads=1)
+    ]
     (first, *_) = launches(lambda size: 1.0, GRID[:1], mode="loop")
     hole = replace(
         make.hole(Status.CRASHED, "signal 11", **first.cell._asdict()), network=first.network
     )
-    of = study_of([*exceeding, hole])
-    assert [len(each.points) for each in of.curves] == [9, 1]
-    assert all(each.found == {"fits": [], "growth": []} for each in of.curves)
-    assert of.conclusions["compared"] == []
+    content = study_of([*exceeding, hole])
+    assert [len(curve.points) for curve in content.curves] == [9, 1]
+    assert all(curve.findings == Findings([], []) for curve in content.curves)
+    assert content.conclusions.compared == []
 
 
 def test_the_report_fits_a_terminal_and_its_mistakes_a_line(command: Call) -> None:
     with Store.open("kept.sqlite") as store:
-        for each in everything():
-            store.append(each)
+        for record in everything():
+            store.append(record)
     for words in (
         ("--quantity", "step"),
         ("--quantity", "paper", "--against", "brandfonbrener2017"),

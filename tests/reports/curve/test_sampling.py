@@ -20,14 +20,14 @@ CHAINS = (1, 16, 256)
 
 
 def launches(
-    seconds: float, chains: int, order: str = "sequential", units: int = UNITS, **of_cell: object
+    seconds: float, chains: int, order: str = "sequential", units: int = UNITS, **axes: object
 ) -> list[Record]:
     """Three launches of a Boltzmann machine, or of the other one without an order."""
     name = f"bm-d{units}-{order}" if order else f"mpm-d{units}"
     numbers = {"units": units, "order": order} if order else {"units": units}
-    where = {"network": name, "specification": f"of {name}", "batch_size": chains, **of_cell}
+    where = {"network": name, "specification": f"of {name}", "batch_size": chains, **axes}
     network = {"family": "boltzmann" if order else "mcculloch_pitts", "numbers": numbers}
-    return [replace(each, network=network) for each in make.launches(seconds, **where)]
+    return [replace(record, network=network) for record in make.launches(seconds, **where)]
 
 
 def study_of(records: list[Record]) -> Curves:
@@ -37,48 +37,40 @@ def study_of(records: list[Record]) -> Curves:
 def everything() -> list[Record]:
     """A row for few chains, one for many, and what the three orders cost in one of them."""
     few, many = {"mode": "eager"}, {"mode": "compile"}
-    return [
-        *(each for chains in CHAINS for each in launches(1e-3 * chains, chains, **few)),
-        *(each for chains in CHAINS for each in launches(8e-3, chains, **many)),
-        *(
-            each
-            for chains in CHAINS
-            for each in launches(5e-4 * chains, chains, "synchronous", **few)
-        ),
-        *(
-            each
-            for chains in CHAINS
-            for each in launches(2e-4 * chains, chains, "bipartite", **few)
-        ),
-        *launches(6.4e-3, 1, "", **few),
-        make.hole(Status.CRASHED, "signal 11", mode="loop", network="fcn5"),
-    ]
+    records = []
+    for chains in CHAINS:
+        records += launches(1e-3 * chains, chains, **few)
+        records += launches(8e-3, chains, **many)
+        records += launches(5e-4 * chains, chains, "synchronous", **few)
+        records += launches(2e-4 * chains, chains, "bipartite", **few)
+    records += launches(6.4e-3, 1, "", **few)
+    records.append(make.hole(Status.CRASHED, "signal 11", mode="loop", network="fcn5"))
+    return records
 
 
 def test_from_how_many_chains_on_another_row_is_faster() -> None:
-    (crossing,) = study_of(everything()).conclusions["crossings"]
-    assert (crossing["what"], crossing["network"]) == ("rows", "bm-d256-sequential")
-    assert "eager" in crossing["first"]
-    assert "compile" in crossing["second"]
-    assert (crossing["where"], crossing["clear"]) == ("between", True)
-    assert crossing["chains"] == pytest.approx(8.0, rel=1e-3)
-    low, high = crossing["interval"]
+    (crossed,) = study_of(everything()).conclusions.crossings
+    assert (crossed.what, crossed.network) == ("rows", "bm-d256-sequential")
+    assert "eager" in crossed.first
+    assert "compile" in crossed.second
+    place = crossed.crossing.data("chains")
+    assert (place["where"], place["clear"]) == ("between", True)
+    assert place["chains"] == pytest.approx(8.0, rel=1e-3)
+    low, high = place["interval"]
     assert low < 8.0 < high
 
 
 def test_a_gpu_is_compared_with_the_best_of_the_cpus() -> None:
     gpu = {"device": "cuda:0", "mode": "graph"}
-    records = [
-        *everything(),
-        *(each for chains in CHAINS for each in launches(4e-3, chains, **gpu)),
-    ]
-    crossings = {each["what"]: each for each in study_of(records).conclusions["crossings"]}
-    assert crossings["devices"]["second"] == "the GPUs"
+    records = everything()
+    for chains in CHAINS:
+        records += launches(4e-3, chains, **gpu)
+    crossings = {crossed.what: crossed for crossed in study_of(records).conclusions.crossings}
+    assert crossings["devices"].second == "the GPUs"
     # The fastest on the CPU take 1 ms with 1 chain and 8 ms with 16: linear in the logarithms.
-    assert crossings["devices"]["chains"] == pytest.approx(
-        16 ** (math.log(4) / math.log(8)), rel=1e-3
-    )
-    assert "graph" in crossings["rows"]["second"]
+    expected = 16 ** (math.log(4) / math.log(8))
+    assert crossings["devices"].crossing.units == pytest.approx(expected, rel=1e-3)
+    assert "graph" in crossings["rows"].second
 
 
 def test_exactness_is_compared_within_a_row_at_equal_chains_and_units() -> None:
@@ -87,8 +79,8 @@ def test_exactness_is_compared_within_a_row_at_equal_chains_and_units() -> None:
         *launches(1e-9, 1, "synchronous", 64, mode="eager"),
         *launches(1e-9, 1, "synchronous", machine="m-two", mode="eager"),
     ]
-    found = study_of([*everything(), *others]).conclusions["exactness"]
-    costs = {(each["order"], each["chains"]): each["ratio"].value for each in found}
+    exactness = study_of([*everything(), *others]).conclusions.exactness
+    costs = {(cost.order, cost.chains): cost.ratio.value for cost in exactness}
     assert costs == {
         **{("sequential", chains): pytest.approx(2.0) for chains in CHAINS},
         **{("bipartite", chains): pytest.approx(0.4) for chains in CHAINS},
@@ -97,12 +89,12 @@ def test_exactness_is_compared_within_a_row_at_equal_chains_and_units() -> None:
 
 def test_the_report_in_numbers_and_words(command: Call) -> None:
     with Store.open("kept.sqlite") as store:
-        for each in everything():
-            store.append(each)
+        for record in everything():
+            store.append(record)
     code, out, errors = command("report", "sampling", "--store", "kept.sqlite", "--json")
     assert (code, errors) == (0, "")
     content = json.loads(out)
-    lines = {(each["family"], each["order"], each["mode"]): each for each in content["lines"]}
+    lines = {(line["family"], line["order"], line["mode"]): line for line in content["lines"]}
     (point,) = lines["mcculloch_pitts", None, "eager"]["points"]
     assert point["nanoseconds_per_update"] == pytest.approx(1e5, rel=1e-3)
     last = lines["boltzmann", "sequential", "compile"]["points"][-1]

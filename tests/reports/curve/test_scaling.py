@@ -15,7 +15,7 @@ from properties import examples
 
 from dlbench.adapters.protocol import Protocol, Status
 from dlbench.reports.curve.curve import Curve, Curves, Point
-from dlbench.reports.curve.scaling import REPORT, scaling, teams_of
+from dlbench.reports.curve.scaling import REPORT, SpeedUp, scaling, teams_of
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.results.record import Record
 
@@ -23,12 +23,12 @@ FORMATS = exporters("scaling")
 launches = partial(make.launches, spread=0.005)
 
 
-def found_in(*records: Record, cpus: int | None = 2) -> Curves:
+def content_of(*records: Record, cpus: int | None = 2) -> Curves:
     return scaling(make.matrix(*records, cores=cpus, logical_cpus=cpus), records)
 
 
 def line_of(*records: Record, cpus: int | None = 2) -> Curve:
-    (line,) = found_in(*records, cpus=cpus).curves
+    (line,) = content_of(*records, cpus=cpus).curves
     return line
 
 
@@ -42,8 +42,8 @@ def point_of(line: Curve, world_size: int = 2, batch_size: int = 64, threads: in
 
 
 def value(gain: Any) -> tuple[float, float]:
-    assert gain["reason"] == ""
-    return gain["speedup"].value, gain["efficiency"].value
+    assert gain.reason == ""
+    return gain.speedup.value, gain.efficiency.value
 
 
 # Definitions.
@@ -66,7 +66,7 @@ def test_figures_keep_to_their_definitions(
     )
     point = point_of(line, count, batch, threads)
     # Seconds are kept in whole nanoseconds.
-    assert value(point.found["strong"]) == pytest.approx(
+    assert value(point.findings.strong) == pytest.approx(
         (whole / team, whole / team / count), rel=1e-5
     )
     rates = [
@@ -75,9 +75,9 @@ def test_figures_keep_to_their_definitions(
         if p.at.world_size == count or p.at.batch_size == 16
     ]
     slow, fast = (rate for rate in rates if rate is not None)
-    assert value(point.found["weak"]) == pytest.approx((fast / slow, fast / slow / count), rel=1e-5)
-    assert point.found["weak"]["efficiency"].value == pytest.approx(part / team, rel=1e-5)
-    assert point.found["shares_cpus"] == (count * threads > 8)
+    assert value(point.findings.weak) == pytest.approx((fast / slow, fast / slow / count), rel=1e-5)
+    assert point.findings.weak.efficiency.value == pytest.approx(part / team, rel=1e-5)
+    assert point.findings.shares_cpus == (count * threads > 8)
 
 
 # Rivals.
@@ -96,10 +96,10 @@ OTHERS = {
 
 @pytest.mark.parametrize("axis", OTHERS)
 def test_only_what_is_otherwise_alike_is_compared(axis: str) -> None:
-    found = found_in(*launches(1.0, **{axis: OTHERS[axis]}), *launches(0.5, world_size=2))
-    (strong,) = (point.found["strong"] for line in found.curves for point in teams_of(line))
+    content = content_of(*launches(1.0, **{axis: OTHERS[axis]}), *launches(0.5, world_size=2))
+    (strong,) = (point.findings.strong for line in content.curves for point in teams_of(line))
     reason = "one worker of 1 thread at mini-batch 64 was not measured"
-    assert strong == {"speedup": None, "efficiency": None, "reason": reason, "measured": False}
+    assert strong == SpeedUp(None, None, reason, measured=False)
 
 
 def test_cells_of_one_worker_that_nothing_is_compared_are_not_shown() -> None:
@@ -122,11 +122,11 @@ def test_on_a_gpu_threads_are_no_rival_and_share_no_cpus() -> None:
         *launches(0.9, device="cuda:0", threads=8),
     )
     point = point_of(line, threads=4)
-    assert point.found["one_process"] is None
-    assert not point.found["shares_cpus"]
-    assert value(point.found["strong"]) == pytest.approx((2.0, 1.0))
+    assert point.findings.one_process is None
+    assert not point.findings.shares_cpus
+    assert value(point.findings.strong) == pytest.approx((2.0, 1.0))
     text = FORMATS["terminal"](
-        found_in(*launches(1.0, device="cuda:0"), *launches(0.5, device="cuda:0", world_size=2))
+        content_of(*launches(1.0, device="cuda:0"), *launches(0.5, device="cuda:0", world_size=2))
     )
     assert "1 process" not in text
     assert "no speed-up can be expected" not in " ".join(text.split())
@@ -136,9 +136,11 @@ def test_on_a_gpu_threads_are_no_rival_and_share_no_cpus() -> None:
 def test_workers_with_more_threads_than_cpus_share_them_and_it_is_said(
     cpus: int | None, shares: bool
 ) -> None:
-    found = found_in(*launches(1.0, threads=3), *launches(1.2, threads=3, world_size=2), cpus=cpus)
+    content = content_of(
+        *launches(1.0, threads=3), *launches(1.2, threads=3, world_size=2), cpus=cpus
+    )
     assert (
-        "no speed-up can be expected: 2 x" in " ".join(FORMATS["terminal"](found).split())
+        "no speed-up can be expected: 2 x" in " ".join(FORMATS["terminal"](content).split())
     ) is shares
 
 
@@ -163,12 +165,12 @@ WRONG = {"status": Status.PARITY_FAILED, "parity": make.parity("disagrees", "upd
     ids=["hole", "parity", "loss", "threads", "build"],
 )
 def test_unusable_cells_are_in_no_ratio_and_the_reason_is_shown(alone: Record, reason: str) -> None:
-    found = found_in(alone, *launches(0.5, world_size=2))
-    strong = point_of(found.curves[0]).found["strong"]
-    assert (strong["speedup"], strong["measured"]) == (None, True)
-    assert strong["reason"].startswith("one worker of 1 thread at mini-batch 64")
-    assert reason in strong["reason"]
-    assert reason in " ".join(FORMATS["terminal"](found).split())
+    content = content_of(alone, *launches(0.5, world_size=2))
+    strong = point_of(content.curves[0]).findings.strong
+    assert (strong.speedup, strong.measured) == (None, True)
+    assert strong.reason.startswith("one worker of 1 thread at mini-batch 64")
+    assert reason in strong.reason
+    assert reason in " ".join(FORMATS["terminal"](content).split())
 
 
 # Workers that exchange less often, and losses.
@@ -177,11 +179,11 @@ def test_unusable_cells_are_in_no_ratio_and_the_reason_is_shown(alone: Record, r
 TWO = {"world_size": 2}
 
 
-def found_of(line: Curve, sync: str, world_size: int = 2) -> Any:
+def findings_of(line: Curve, sync: str, world_size: int = 2) -> Any:
     (point,) = (
-        each for each in line.points if (each.at.sync, each.at.world_size) == (sync, world_size)
+        point for point in line.points if (point.at.sync, point.at.world_size) == (sync, world_size)
     )
-    return point.found
+    return point.findings
 
 
 @examples(40)
@@ -196,22 +198,22 @@ def test_shares_keep_to_their_definitions(
         *launches(seldom, **TWO, sync="local:16"),
         *launches(four, world_size=4, sync="local:4"),
     )
-    assert found_of(line, "step")["doubling"]["share"].value == pytest.approx(
+    assert findings_of(line, "step").doubling.share.value == pytest.approx(
         1 - step / alone, rel=1e-5, abs=1e-5
     )
-    assert found_of(line, "local:4")["doubling"]["share"].value == pytest.approx(
+    assert findings_of(line, "local:4").doubling.share.value == pytest.approx(
         1 - often / alone, rel=1e-5, abs=1e-5
     )
     # Four workers with local steps save over two that have them too.
-    assert found_of(line, "local:4", 4)["doubling"]["share"].value == pytest.approx(
+    assert findings_of(line, "local:4", 4).doubling.share.value == pytest.approx(
         1 - four / often, rel=1e-5, abs=1e-5
     )
     for sync, seconds in (("local:4", often), ("local:16", seldom)):
-        exchange = found_of(line, sync)["exchange"]["share"]
+        exchange = findings_of(line, sync).exchange.share
         assert exchange.value == pytest.approx(1 - seconds / step, rel=1e-5, abs=1e-5)
         assert exchange.low <= exchange.value <= exchange.high
-    assert found_of(line, "step")["exchange"] is None
-    assert found_of(line, "local:16")["strong"]["speedup"].value == pytest.approx(
+    assert findings_of(line, "step").exchange is None
+    assert findings_of(line, "local:16").strong.speedup.value == pytest.approx(
         alone / seldom, rel=1e-5
     )
 
@@ -223,13 +225,13 @@ def trained(
     points = [[100.0 * (place + 1), loss] for place, loss in enumerate(losses)]
     return [
         replace(
-            each,
+            record,
             protocol=Protocol(loss_steps=asked),
-            outcome=each.outcome._replace(
-                losses=points, software={**each.outcome.software, **software}
+            outcome=record.outcome._replace(
+                losses=points, software={**record.outcome.software, **software}
             ),
         )
-        for each in records
+        for record in records
     ]
 
 
@@ -239,13 +241,13 @@ def test_seconds_to_a_loss_are_steps_to_what_all_reach_times_the_seconds_of_a_st
         *trained(launches(0.6, **TWO), [2.0, 1.0]),
         *trained(launches(0.5, **TWO, sync="local:4"), [2.1, 1.5]),
     )
-    assert {found_of(line, sync)["target_loss"] for sync in ("step", "local:4")} == {1.5}
+    assert {findings_of(line, sync).target_loss for sync in ("step", "local:4")} == {1.5}
     # Half of the way from 2 to 1, hence half of the way from 100 steps to 200.
-    assert found_of(line, "step")["seconds_to_target"] == pytest.approx(150 * 0.6, rel=1e-4)
-    assert found_of(line, "step", 1)["seconds_to_target"] == pytest.approx(150 * 1.0, rel=1e-4)
-    assert found_of(line, "local:4")["steps_to_target"] == pytest.approx(200)
+    assert findings_of(line, "step").seconds_to_target == pytest.approx(150 * 0.6, rel=1e-4)
+    assert findings_of(line, "step", 1).seconds_to_target == pytest.approx(150 * 1.0, rel=1e-4)
+    assert findings_of(line, "local:4").steps_to_target == pytest.approx(200)
     text = " ".join(
-        FORMATS["terminal"](found_in(*trained(launches(0.6, **TWO), [2.0, 1.0]))).split()
+        FORMATS["terminal"](content_of(*trained(launches(0.6, **TWO), [2.0, 1.0]))).split()
     )
     assert "a loss of 1.00 (mini-batch 64, 1 thread)" in text
 
@@ -270,16 +272,16 @@ def test_asynchronous_workers_count_where_their_loss_is_that_of_synchronous_ones
     stale = {"median": 1, "maximum": 7, "steps": 320}
     synchronous = [*trained(launches(1.0), [2.0, 1.0]), *trained(launches(0.6, **TWO), [2.0, 1.0])]
     shared = trained(launches(0.4, **TWO, sync="async"), losses, **software, staleness=stale)
-    found = found_in(*synchronous, *shared)
-    text = " ".join(FORMATS["terminal"](found).split())
-    (line,) = found.curves
-    strong = found_of(line, "async")["strong"]
-    assert (strong["speedup"] is None) is bool(reason)
-    assert reason in strong["reason"]
+    content = content_of(*synchronous, *shared)
+    text = " ".join(FORMATS["terminal"](content).split())
+    (line,) = content.curves
+    strong = findings_of(line, "async").strong
+    assert (strong.speedup is None) is bool(reason)
+    assert reason in strong.reason
     assert reason in text
-    assert found_of(line, "async")["staleness"] == {"median": 1, "maximum": 7}
+    assert findings_of(line, "async").staleness == {"median": 1, "maximum": 7}
     # Those that wait are compared with one another all the same.
-    assert found_of(line, "step")["target_loss"] == pytest.approx(
+    assert findings_of(line, "step").target_loss == pytest.approx(
         1.0 if reason else max(1.0, losses[-1])
     )
 
@@ -288,19 +290,19 @@ def test_asynchronous_workers_count_where_their_loss_is_that_of_synchronous_ones
 
 
 def test_against_one_process_of_as_many_threads_it_says_which_is_faster() -> None:
-    slower = found_in(*launches(1.0), *launches(0.7, world_size=2), *launches(0.5, threads=2))
-    faster = found_in(*launches(1.0), *launches(0.4, world_size=2), *launches(0.5, threads=2))
-    alike = found_in(
+    slower = content_of(*launches(1.0), *launches(0.7, world_size=2), *launches(0.5, threads=2))
+    faster = content_of(*launches(1.0), *launches(0.4, world_size=2), *launches(0.5, threads=2))
+    alike = content_of(
         *launches(1.0), *launches(0.5, world_size=2), *launches([0.45, 0.5, 0.55], threads=2)
     )
     waited = make.outcome(
         threads=make.threads(2, 3.0, 1.2), contention=make.contention(run_queue_seconds=3.0)
     )
     rival = [replace(record, outcome=waited) for record in launches(0.5, threads=2)]
-    disturbed = found_in(*launches(1.0), *launches(0.4, world_size=2), *rival)
+    disturbed = content_of(*launches(1.0), *launches(0.4, world_size=2), *rival)
     words = ("slower", "faster", "not clearly different", "faster (other programs interfered)")
-    for found, word in zip((slower, faster, alike, disturbed), words, strict=True):
-        text = " ".join(FORMATS["terminal"](found).split())
+    for content, word in zip((slower, faster, alike, disturbed), words, strict=True):
+        text = " ".join(FORMATS["terminal"](content).split())
         assert f"one process of as many threads: 2 x 1 thread on 64 {word}." in text
 
 
@@ -325,7 +327,7 @@ def test_the_picture_has_a_page_for_each_machine_and_names_networks_and_rows(
         ),
     ]
     assert REPORT.draw is not None
-    first, second = REPORT.draw(found_in(*records), tmp_path / "scaling.svg", ReportOptions())
+    first, second = REPORT.draw(content_of(*records), tmp_path / "scaling.svg", ReportOptions())
     words = texts(first)
     assert {
         "fcn5",
@@ -335,4 +337,4 @@ def test_the_picture_has_a_page_for_each_machine_and_names_networks_and_rows(
     } <= set(words)
     assert second.name == "scaling-2.svg"
     assert any("one worker" in word for word in texts(second))
-    assert not REPORT.drawable(found_in())
+    assert not REPORT.drawable(content_of())

@@ -41,48 +41,51 @@ HOST = Host(make.MACHINE, "two cores, four CPUs", 2, 4, 4.0, logical_cpus=4)
 TESTED = "Welch's t, Holm-adjusted for {} comparisons, p < 0.05"
 
 
-def records_of(times: Mapping[int, float | Sequence[float]], **of_cell: Any) -> list[Record]:
+def records_of(times: Mapping[int, float | Sequence[float]], **axes: Any) -> list[Record]:
     """Launches with these times (three of each, one per cent apart, unless given)."""
-    return [r for p, t in times.items() for r in make.launches(t, threads=p, **of_cell)]
+    records = []
+    for count, seconds in times.items():
+        records += make.launches(seconds, threads=count, **axes)
+    return records
 
 
-def found_in(records: Iterable[Record], host: Host = HOST) -> Curves:
+def content_of(records: Iterable[Record], host: Host = HOST) -> Curves:
     return threads(build_matrix(Results(tuple(records), {make.MACHINE: host})))
 
 
 def curves_of(records: Iterable[Record], host: Host = HOST) -> list[Curve]:
-    return list(found_in(records, host).curves)
+    return list(content_of(records, host).curves)
 
 
 def best(curve: Curve) -> int | None:
-    return curve.found["best_threads"]
+    return curve.findings.best_threads
 
 
 def values(curve: Curve, name: str) -> list[Any]:
-    """What was found of each of the points."""
-    return [point.found.get(name) for point in curve.points]
+    """One of the findings about each of the points."""
+    return [getattr(point.findings, name) for point in curve.points]
 
 
 def penalty(point: Point) -> Any:
-    return point.found["penalty"]
+    return point.findings.penalty
 
 
 def curve_of(
     times: Mapping[int, float | Sequence[float]], host: Host = HOST, extra: Sequence[Record] = ()
 ) -> Curve:
     """The one curve of launches with these times."""
-    (found,) = curves_of([*extra, *records_of(times)], host)
-    return found
+    (curve,) = curves_of([*extra, *records_of(times)], host)
+    return curve
 
 
 def test_counts_that_cannot_be_used_are_named_and_no_other_is_recommended_instead() -> None:
     """With two threads it is faster, but more than two worked: the remaining count is not the best
     by default."""
     greedy = make.outcome([0.1] * 5)._replace(threads=make.threads(2, 0.5, 8.0))
-    found = curve_of({1: 1.0}, extra=[make.record(result=greedy, threads=2)])
-    assert best(found) is None
-    assert mechanism(found) == ""
-    assert advice(found) == (
+    curve = curve_of({1: 1.0}, extra=[make.record(result=greedy, threads=2)])
+    assert best(curve) is None
+    assert mechanism(curve) == ""
+    assert advice(curve) == (
         "no advice: only 1 thread can be used; 2 threads left out: more threads worked than were "
         "asked for (>)"
     )
@@ -97,27 +100,27 @@ TWO_CPUS = Host(make.MACHINE, "two CPUs", 2, 2, 2.0, logical_cpus=2)
 
 
 def test_a_curve_by_hand() -> None:
-    found = curve_of({1: 1.0, 2: 0.5, 4: 0.8, 8: 1.5})
-    assert best(found) == 2
+    curve = curve_of({1: 1.0, 2: 0.5, 4: 0.8, 8: 1.5})
+    assert best(curve) == 2
     assert (
-        advice(found)
+        advice(curve)
         == "use 2 threads; a step takes 2.0x as long with 1, 1.60x with 4, 3.0x with 8"
     )
-    assert values(found, "speedup") == pytest.approx([1.0, 2.0, 1.25, 1 / 1.5])
-    assert values(found, "efficiency") == pytest.approx([1.0, 1.0, 1.25 / 4, 1 / 12])
-    assert [past and round(past.value, 3) for past in values(found, PAST_CORES)] == [
+    assert values(curve, "speedup") == pytest.approx([1.0, 2.0, 1.25, 1 / 1.5])
+    assert values(curve, "efficiency") == pytest.approx([1.0, 1.0, 1.25 / 4, 1 / 12])
+    assert [past and round(past.value, 3) for past in values(curve, PAST_CORES)] == [
         None,
         None,
         1.6,
         3.0,
     ]
-    assert [past and round(past.value, 3) for past in values(found, PAST_CPUS)] == [
+    assert [past and round(past.value, 3) for past in values(curve, PAST_CPUS)] == [
         None,
         None,
         None,
         3.0,
     ]
-    interval = penalty(found.points[2]).ratio
+    interval = penalty(curve.points[2]).ratio
     assert 1.5 < interval.low < 1.6 < interval.high < 1.7
 
 
@@ -136,21 +139,21 @@ def test_the_best_is_the_smallest_that_takes_no_longer(
     times: dict[int, Any], expected: int | None
 ) -> None:
     crash = [make.hole(Status.CRASHED, "signal 11", threads=16)]
-    found = curve_of(times, extra=crash)
-    assert best(found) == expected
-    assert advice(found).startswith("no advice: 16 threads without a number") is (expected is None)
+    curve = curve_of(times, extra=crash)
+    assert best(curve) == expected
+    assert advice(curve).startswith("no advice: 16 threads without a number") is (expected is None)
 
 
 def test_more_threads_than_cpus_are_advised_only_where_they_are_clearly_faster() -> None:
     # Four threads have the lowest median; that they are faster than two, on two CPUs, noise may
     # explain.
-    found = curve_of({1: 1.44, 2: (1.00, 1.06, 1.12), 4: (0.94, 1.00, 1.06)}, TWO_CPUS)
-    assert best(found) == 2
-    assert advice(found) == (
+    curve = curve_of({1: 1.44, 2: (1.00, 1.06, 1.12), 4: (0.94, 1.00, 1.06)}, TWO_CPUS)
+    assert best(curve) == 2
+    assert advice(curve) == (
         "use 2 threads; a step takes 1.36x as long with 1; with 4 it took 0.94x as long (at best "
         "0.83x), within noise; about 17 launches of each would settle it"
     )
-    assert findings([found])[1].endswith("shows no clear difference on fcn5")
+    assert findings([curve])[1].endswith("shows no clear difference on fcn5")
     assert best(curve_of({1: 1.44, 2: 1.06, 4: 0.9}, TWO_CPUS)) == 4
     # Eight are clearly faster than two, four are not: then eight, not four, for sharing CPUs.
     uneven = {1: 2.0, 2: (0.99, 1.00, 1.01), 4: (0.85, 0.97, 1.10), 8: (0.89, 0.90, 0.91)}
@@ -162,10 +165,10 @@ def test_more_threads_than_cpus_are_advised_only_where_they_are_clearly_faster()
 
 
 def test_where_noise_leaves_it_open_the_faster_estimate_is_advised_and_the_doubt_is_said() -> None:
-    found = curve_of({1: (0.4, 1.0, 2.5), 2: (0.2, 0.48, 1.2)})
-    assert best(found) == 2
+    curve = curve_of({1: (0.4, 1.0, 2.5), 2: (0.2, 0.48, 1.2)})
+    assert best(curve) == 2
     assert (
-        advice(found)
+        advice(curve)
         == "use 2 threads; a step takes 2.1x as long with 1; noise may explain the cost of 1"
     )
     three = curve_of({1: 2.0, 2: (0.50, 0.52, 0.54), 4: (0.48, 0.50, 0.52)})
@@ -186,20 +189,20 @@ def test_unusable_cells_take_no_part_but_are_shown() -> None:
         make.hole(Status.TIMED_OUT, "10 s", threads=8),
         make.record(result=default, threads=2),
     ]
-    found = curve_of({1: 1.0}, extra=extra)
-    assert [point.cell.status.value for point in found.points] == [
+    curve = curve_of({1: 1.0}, extra=extra)
+    assert [point.cell.status.value for point in curve.points] == [
         "ok",
         "ok",
         "parity_failed",
         "ok",
         "timed_out",
     ]
-    assert [point.at for point in found.timed] == [1, 2]
-    assert advice(found) == (
+    assert [point.at for point in curve.timed] == [1, 2]
+    assert advice(curve) == (
         "use 2 threads; a step takes 2.0x as long with 1; 4 threads left out: more threads worked "
         "than were asked for (>); the framework's default is 2"
     )
-    (table,) = REPORT.page(found_in([*extra, *records_of({1: 1.0})]), ReportOptions()).tables
+    (table,) = REPORT.page(content_of([*extra, *records_of({1: 1.0})]), ReportOptions()).tables
     assert "8 threads: timeout, 10 s." in table.notes
     assert any(
         note.startswith("4 threads: 8.0 runnable threads on average, 4 requested")
@@ -209,15 +212,15 @@ def test_unusable_cells_take_no_part_but_are_shown() -> None:
 
 
 def test_what_is_left_out_is_said() -> None:
-    of_one = records_of({1: 1.0, 2: 0.5, 4: 0.8})
-    of_two = records_of({1: 0.1, 2: 0.1, 3: 0.1}, world_size=2)
+    one_worker = records_of({1: 1.0, 2: 0.5, 4: 0.8})
+    two_workers = records_of({1: 0.1, 2: 0.1, 3: 0.1}, world_size=2)
     unknown = make.record(framework="pytest-benchmark", mode="imported")
     unknown = replace(unknown, cell=unknown.cell._replace(threads=0))
-    found = found_in([*of_one, *of_two, unknown, make.record(device="cuda:0")])
-    assert list(found.curves) == curves_of(of_one)
-    assert found.notes[0].startswith("Not shown: 3 cells of several workers")
-    assert found.notes[1] == "Not shown: 1 cell for which no thread count was set."
-    assert found_in(of_one).notes == ()
+    content = content_of([*one_worker, *two_workers, unknown, make.record(device="cuda:0")])
+    assert list(content.curves) == curves_of(one_worker)
+    assert content.notes[0].startswith("Not shown: 3 cells of several workers")
+    assert content.notes[1] == "Not shown: 1 cell for which no thread count was set."
+    assert content_of(one_worker).notes == ()
 
 
 # Why more threads are slower, and how threads wait.
@@ -244,8 +247,8 @@ def pair(quick: Outcome, slow: Outcome, p: int) -> Curve:
 
 
 def test_the_mechanism_follows_from_the_evidence() -> None:
-    found = pair(observed(0.5, 2), observed(1.5, 8, waiting=6.0, throttled=0.3, switches=5000), 8)
-    assert mechanism(found) == (
+    curve = pair(observed(0.5, 2), observed(1.5, 8, waiting=6.0, throttled=0.3, switches=5000), 8)
+    assert mechanism(curve) == (
         "at 8 threads the CPU quota throttles it 30% of the time; 6.0 of 8 threads wait for a CPU "
         "at any moment; a step costs 3.0x the CPU seconds (spinning, synchronising, cold caches); "
         "1000 involuntary switches a step"
@@ -266,7 +269,7 @@ def with_settings(p: int, variables: Mapping[str, str]) -> Record:
 
 
 @pytest.mark.parametrize(
-    ("extra", "said"),
+    ("extra", "policies"),
     [
         (
             [with_settings(p, {"OMP_WAIT_POLICY": "passive", "LANG": "C"}) for p in (1, 2)],
@@ -278,8 +281,8 @@ def with_settings(p: int, variables: Mapping[str, str]) -> Record:
         ),
     ],
 )
-def test_wait_policies_are_whatever_was_set(extra: list[Record], said: str) -> None:
-    assert wait_policies(curve_of({}, extra=extra).points) == said
+def test_wait_policies_are_whatever_was_set(extra: list[Record], policies: str) -> None:
+    assert wait_policies(curve_of({}, extra=extra).points) == policies
 
 
 # Findings.
@@ -293,21 +296,21 @@ def test_findings_name_workloads_that_get_worse_and_that_gain() -> None:
         for r in records_of({1: 1.0, 2: 0.5, 4: four}, network=name)
     ]
     failing = make.hole(Status.CRASHED, "signal 11", threads=4, network="alexnet")
-    found = curves_of([*records, failing, *records_of({2: 0.5}, network="alexnet")])
-    assert findings(found) == [
+    curves = curves_of([*records, failing, *records_of({2: 0.5}, network="alexnet")])
+    assert findings(curves) == [
         f"two cores, four CPUs: past 2 threads, one for each physical core ({TESTED.format(3)}),",
         "  torch eager: gets worse on 1 of 3 networks: fcn5 1.60x at 4; gains on fcn8 0.60x at 4; "
         "shows no clear difference on lstm32 b64; fails on alexnet b64 (crashed at 4)",
     ]
-    (said,) = headline(found)
-    assert said.startswith(
+    (sentence,) = headline(curves)
+    assert sentence.startswith(
         "two cores, four CPUs: more threads than its 2 cores cost time on 1 of 3 rows, most on fcn5"
     )
 
 
 def test_findings_past_all_cpus_follow_where_there_is_smt() -> None:
-    found = curve_of({1: 1.0, 2: 0.5, 4: 0.4, 8: 1.2})
-    assert findings([found]) == [
+    curve = curve_of({1: 1.0, 2: 0.5, 4: 0.4, 8: 1.2})
+    assert findings([curve]) == [
         f"two cores, four CPUs: past 2 threads, one for each physical core ({TESTED.format(3)}),",
         "  torch eager: gets worse on 1 of 1 networks: fcn5 2.4x at 8",
         f"two cores, four CPUs: past 4 threads, one for each CPU it may use ({TESTED.format(3)}),",
@@ -326,32 +329,32 @@ def disturbed(p: int, seconds: float) -> list[Record]:
 
 
 def test_a_disturbed_count_takes_no_part() -> None:
-    found = curve_of({1: 1.0, 8: 1.5}, extra=disturbed(2, 0.3))
-    assert best(found) == 1
-    assert advice(found) == (
+    curve = curve_of({1: 1.0, 8: 1.5}, extra=disturbed(2, 0.3))
+    assert best(curve) == 1
+    assert advice(curve) == (
         "use 1 thread, the best of those not disturbed; a step takes 1.50x as long with 8; "
         "disturbed with 2 (not counted): measure again on a quiet machine"
     )
-    assert [point.takes_part for point in found.points] == [True, False, True]
+    assert [point.takes_part for point in curve.points] == [True, False, True]
     # It is still shown beside the best, but without any claim: eight threads are compared with one.
-    assert penalty(found.points[1]).value == pytest.approx(0.3, rel=1e-3)
-    assert penalty(found.points[1]).p_value is None
-    assert found.points[2].found[PAST_CORES].against == 1
-    assert found.found["fits"].fitted_threads == (1,)
+    assert penalty(curve.points[1]).value == pytest.approx(0.3, rel=1e-3)
+    assert penalty(curve.points[1]).p_value is None
+    assert curve.points[2].findings.past_physical_cores.against == 1
+    assert curve.findings.fits.fitted_threads == (1,)
     assert findings([curve_of({1: 1.0, 2: 0.5}, extra=disturbed(4, 5.0))]) == []
 
 
 def test_where_all_were_disturbed_all_take_part_but_a_count_past_the_cpus_does_not_win_by_that() -> (
     None
 ):
-    found = curve_of({8: 0.9}, extra=[*disturbed(1, 1.0), *disturbed(2, 0.6)])
-    assert best(found) == 2
-    assert advice(found) == (
+    curve = curve_of({8: 0.9}, extra=[*disturbed(1, 1.0), *disturbed(2, 0.6)])
+    assert best(curve) == 2
+    assert advice(curve) == (
         "use 2 threads; a step takes 1.67x as long with 1, 1.50x with 8; disturbed with 1, 2: "
         "measure again on a quiet machine"
     )
-    assert findings([found])[1] == "  torch eager: gets worse on 1 of 1 networks: fcn5~ 1.50x at 8"
-    assert mechanism(found) == ""
+    assert findings([curve])[1] == "  torch eager: gets worse on 1 of 1 networks: fcn5~ 1.50x at 8"
+    assert mechanism(curve) == ""
 
 
 WIDE = Host(make.MACHINE, "eight cores", 8, 8, 8.0, logical_cpus=8)
@@ -361,19 +364,21 @@ LAW = {p: 0.5 * (1 + 0.05 * (p - 1) + 0.01 * p * (p - 1)) / p for p in (1, 2, 3,
 def test_laws_are_fitted_to_the_bound_row_and_penalties_to_the_other() -> None:
     free = {**{p: 1.02 * t for p, t in LAW.items()}, 16: 0.9}
     both = curves_of([*records_of(LAW, affinity=BOUND), *records_of(free)], WIDE)
-    of_bound, other = sorted(both, key=lambda each: not bound(each))
-    assert (name_of(of_bound), name_of(other)) == ("torch eager, bound", "torch eager")
-    assert of_bound.found["fits"].fitted_threads == tuple(LAW)
-    assert of_bound.found["fits"].chosen == "usl"
-    assert other.found["fits"] is None
-    assert all(p.found[PAST_CORES] is None and penalty(p).p_value is None for p in of_bound.points)
+    bound_curve, other = sorted(both, key=bound, reverse=True)
+    assert (name_of(bound_curve), name_of(other)) == ("torch eager, bound", "torch eager")
+    assert bound_curve.findings.fits.fitted_threads == tuple(LAW)
+    assert bound_curve.findings.fits.chosen == "usl"
+    assert other.findings.fits is None
+    for point in bound_curve.points:
+        assert point.findings.past_physical_cores is None
+        assert penalty(point).p_value is None
     assert [point.at for point in other.points if penalty(point).p_adjusted is not None] == [16]
     assert penalty(other.points[-1]).verdict == "worse"
     # Without a bound row the counts up to the CPUs are fitted, and have Karp and Flatt's fraction.
     (alone,) = curves_of(records_of({**LAW, 16: 5.0}), WIDE)
-    assert alone.found["fits"].fitted_threads == tuple(LAW)
-    assert alone.found["fits"].law is not None
-    assert [each is not None for each in values(alone, "serial_fraction")] == [
+    assert alone.findings.fits.fitted_threads == tuple(LAW)
+    assert alone.findings.fits.law is not None
+    assert [fraction is not None for fraction in values(alone, "serial_fraction")] == [
         False,
         *[True] * 5,
         False,
@@ -393,16 +398,18 @@ several_counts = st.dictionaries(
 def test_advice_and_findings_cannot_contradict_one_another(
     times: dict[int, list[float]], cpus: int
 ) -> None:
-    found = curve_of(
+    curve = curve_of(
         times, Host(make.MACHINE, "some CPUs", cpus, cpus, float(cpus), logical_cpus=cpus)
     )
-    (past,) = (point.found[PAST_CPUS] for point in found.points if point.at == best(found))
+    (past,) = (
+        point.findings.past_effective_cpus for point in curve.points if point.at == best(curve)
+    )
     # More threads than CPUs are advised only with a finding that they gain.
-    assert best(found) <= cpus or past is None or past.verdict == "better"
-    fastest = min(found.points, key=lambda point: point.seconds.median)
+    assert best(curve) <= cpus or past is None or past.verdict == "better"
+    fastest = min(curve.points, key=lambda point: point.seconds.median)
     assert penalty(fastest).verdict != "better"
     assert all(
-        penalty(point).value > 1 for point in found.points if point.at < min(best(found), cpus + 1)
+        penalty(point).value > 1 for point in curve.points if point.at < min(best(curve), cpus + 1)
     )
 
 
@@ -415,7 +422,9 @@ def test_penalties_are_adjusted_for_all_comparisons_of_the_report() -> None:
         }
         for name, times in times_of.items()
     }
-    found = curves_of([r for name, times in noisy.items() for r in records_of(times, network=name)])
+    curves = curves_of(
+        [r for name, times in noisy.items() for r in records_of(times, network=name)]
+    )
     # By hand, best and fastest within the cores and within the CPUs being 2 threads: 4 for fcn5; 4
     # and 8 for fcn8.
     raw = {
@@ -424,18 +433,19 @@ def test_penalties_are_adjusted_for_all_comparisons_of_the_report() -> None:
         for p in times
         if p > 2
     }
-    assert [best(each) for each in found] == [2, 2]
+    assert [best(curve) for curve in curves] == [2, 2]
     expected = dict(
         zip(raw, holm([value for value in raw.values() if value is not None]), strict=True)
     )
-    for each in found:
-        for point in each.points:
+    for curve in curves:
+        for point in curve.points:
             if point.at > 2:
                 assert penalty(point).family == 3
                 assert penalty(point).p_adjusted == pytest.approx(
-                    expected[each.cell.network, point.at]
+                    expected[curve.cell.network, point.at]
                 )
-                assert point.found[PAST_CORES].p_adjusted == penalty(point).p_adjusted
+                past = point.findings.past_physical_cores
+                assert past.p_adjusted == penalty(point).p_adjusted
 
 
 def test_with_too_few_launches_the_ratio_decides_and_is_said_to() -> None:
@@ -451,9 +461,9 @@ def test_with_too_few_launches_the_ratio_decides_and_is_said_to() -> None:
     some = curves_of(
         [*records_of({2: 0.5, 4: 0.8}), *records_of({2: [0.5], 4: [0.8]}, network="fcn8")]
     )
-    head, said = findings(some)
+    head, sentence = findings(some)
     assert "untested: by the ratio's interval, fewer than 3 launches" in head
-    assert "fcn5 1.60x at 4, fcn8 1.60x at 4 (untested)" in said
+    assert "fcn5 1.60x at 4, fcn8 1.60x at 4 (untested)" in sentence
 
 
 def test_a_framework_that_computes_nothing_is_in_no_finding_and_costs_no_significance() -> None:
@@ -465,14 +475,12 @@ def test_a_framework_that_computes_nothing_is_in_no_finding_and_costs_no_signifi
             make.record(result=result, threads=p, launch=n, framework="idle", mode="idle")
             for n in range(3)
         ]
-    found = {
-        each.cell.framework: each
-        for each in curves_of([*idle, *records_of({1: 1.0, 2: 0.5, 4: 0.8})])
-    }
-    assert (computes(found["idle"]), computes(found["torch"])) == (False, True)
-    assert "idle" not in " ".join(findings(list(found.values())))
-    assert findings([found["idle"]]) == []
-    assert penalty(found["torch"].points[2]).family == 1
+    curves = curves_of([*idle, *records_of({1: 1.0, 2: 0.5, 4: 0.8})])
+    by_framework = {curve.cell.framework: curve for curve in curves}
+    assert (computes(by_framework["idle"]), computes(by_framework["torch"])) == (False, True)
+    assert "idle" not in " ".join(findings(list(by_framework.values())))
+    assert findings([by_framework["idle"]]) == []
+    assert penalty(by_framework["torch"].points[2]).family == 1
     # A real framework whose parity is unchecked still counts.
     unchecked = make.outcome([1.0] * 5, parity=make.parity("unchecked", "no reference"))
     (one,) = curves_of([make.record(result=unchecked)])
@@ -490,14 +498,14 @@ def test_the_picture_has_a_panel_for_each_network_and_explains_its_marks(tmp_pat
         *records_of(times, network="fcn8"),
     ]
     assert REPORT.draw is not None
-    (written,) = REPORT.draw(found_in(records), tmp_path / "t.svg", ReportOptions())
-    said = set(texts(written))
-    assert {"fcn5, mini-batch 64", "fcn8, mini-batch 64", "mxnet eager", "torch eager"} <= said
+    (written,) = REPORT.draw(content_of(records), tmp_path / "t.svg", ReportOptions())
+    words = set(texts(written))
+    assert {"fcn5, mini-batch 64", "fcn8, mini-batch 64", "mxnet eager", "torch eager"} <= words
     assert {
         "threads to use",
         "T(1)/p of the fastest with one",
         f"the machine's own cores: {HOST.own_cores}",
-    } <= said
+    } <= words
     assert drawn_curves(curves_of(records_of({2: 1.0}))) == []
 
 
@@ -520,4 +528,4 @@ def test_a_quota_counts_as_cpus_do() -> None:
     assert headline([under])[0].startswith(
         "two CPUs under a CPU quota of 1: more threads than 1 CPU cost time on 1 of 1"
     )
-    assert found_in([*quick, *limited, own], TWO_CPUS).notes == ()
+    assert content_of([*quick, *limited, own], TWO_CPUS).notes == ()

@@ -21,7 +21,7 @@ def followed(
     seconds: NDArray[np.float64], memory: NDArray[np.float64] | None = None, steps: int = 1
 ) -> Record:
     """Return a launch with these samples of several steps, and its memory in MiB after each."""
-    resident = [] if memory is None else [round(each * 2**20) for each in memory]
+    resident = [] if memory is None else [round(mib * 2**20) for mib in memory]
     counts = SampleCounts(
         [10 * steps] * len(seconds), [0] * len(seconds), [0] * len(seconds), resident
     )
@@ -31,9 +31,9 @@ def followed(
 
 
 def trend(seconds: NDArray[np.float64], memory: NDArray[np.float64] | None = None) -> Trend:
-    found = trend_of(followed(seconds, memory))
-    assert found is not None
-    return found
+    followed_trend = trend_of(followed(seconds, memory))
+    assert followed_trend is not None
+    return followed_trend
 
 
 def noisy(rng: np.random.Generator, level: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -45,28 +45,30 @@ def noisy(rng: np.random.Generator, level: NDArray[np.float64]) -> NDArray[np.fl
 def test_in_steady_launches_changes_are_rarely_found() -> None:
     rng = np.random.default_rng(3)
     alarms = [trend(noisy(rng, STEADY)) for _ in range(100)]
-    changed = sum(bool(each.of_time.steps) or each.of_time.drift is not None for each in alarms)
+    changed = sum(bool(alarm.changes.steps) or alarm.changes.drift is not None for alarm in alarms)
     assert changed <= 5
 
 
 def test_a_step_that_takes_longer_from_a_moment_on_is_found_with_its_size_and_moment() -> None:
     rng = np.random.default_rng(4)
     level = np.where(np.arange(3000) < 2000, 0.02, 0.022)
-    found = trend(noisy(rng, level))
-    (step,) = found.of_time.steps
+    result = trend(noisy(rng, level))
+    (step,) = result.changes.steps
     assert np.expm1(step.size) == pytest.approx(0.1, abs=0.02)
     after = level[:2000].sum() / 60
-    assert found.parts[step.position].minutes == pytest.approx(after, abs=2 * found.minutes / PARTS)
-    assert found.sentences[0].startswith("After ")
-    assert "% longer." in found.sentences[0]
+    assert result.parts[step.position].minutes == pytest.approx(
+        after, abs=2 * result.minutes / PARTS
+    )
+    assert result.sentences[0].startswith("After ")
+    assert "% longer." in result.sentences[0]
 
 
 def test_memory_that_grows_by_degrees_is_found_and_steady_memory_is_not() -> None:
     rng = np.random.default_rng(5)
     growing = 500 + 100 * np.arange(3000) / 3000
-    found = trend(noisy(rng, STEADY), growing)
-    assert found.grown_mib == pytest.approx(100, abs=2)
-    assert found.sentences[-1].startswith("Its memory grew from 50")
+    result = trend(noisy(rng, STEADY), growing)
+    assert result.grown_mib == pytest.approx(100, abs=2)
+    assert result.sentences[-1].startswith("Its memory grew from 50")
     at_once = trend(noisy(rng, STEADY), np.where(np.arange(3000) < 50, 500.0, 650.0))
     assert at_once.sentences[-1].startswith(
         "Its memory grew from 500 to 650 MiB, nine tenths of it within 0.0"
