@@ -222,7 +222,7 @@ def advice(split: Split) -> str:
         if clearly_slower(seconds, best):
             slower.append(f"{ratio(seconds, best).value:.2f}x with {_size_text(cell)}")
         if clearly_slower(best, seconds):
-            faster.append(f"{_size_text(cell)} ({times(ratio(best, seconds))})")
+            faster.append(f"{_size_text(cell)} ({times(ratio(seconds, best))})")
     loading = "no loader worker"
     if split.best.loader_workers:
         loading = counted(split.best.loader_workers, "loader worker")
