@@ -37,8 +37,8 @@ from dlbench.reports.results.statistics import judge
 
 ONE = (
     "All results are from one machine, so there is nothing to compare; add the stores of others: "
-    "--store here.sqlite --store there.sqlite. Machines of the same hardware count as one here: "
-    "`dlbench compare` compares their runs."
+    "--store here.sqlite --store there.sqlite. Machines of the same hardware count as one "
+    "in this report: `dlbench compare` compares their runs."
 )
 _LEGEND = (
     "Ratio: the value on the machine over that on the other one, with the 95 % interval.",

@@ -229,7 +229,7 @@ def _worths_of_build(machine: str, cell: Cell, build: _Build, times: _TimesOfBui
         worths.append(Worth(machine, cell, name, ratio((), [name]), among))
     in_force: set[str] = set()
     for word in times:
-        in_force |= tuning.in_force(word, names)
+        in_force.update(tuning.in_force(word, names))
     for name in sorted(in_force - set(names)):
         # Without settings of the row, `tuned` is as installed.
         among = ratio(names, [name]) if names else None
