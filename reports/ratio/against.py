@@ -34,7 +34,7 @@ from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.ratio.pairs import Row, seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult, Matrix, fastest_mode
-from dlbench.reports.results.flags import CONTENDED, FEW_LAUNCHES, FlagKind
+from dlbench.reports.results.flags import CONTENDED, FEW_LAUNCHES, Flag, FlagKind
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import Place, group_of, grouped
 from dlbench.reports.results.naming import group_name, row_name
@@ -391,10 +391,10 @@ def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[
         *attributes(lambda pair: pair.at, "network", "batch_size"),
         Column("framework_then", None, lambda pair: pair.at.framework),
         Column("framework", None, lambda pair: pair.row),
-        Column("mode", None, lambda pair: pair.now.row.mode if pair.now else None),
+        Column("mode", None, _mode),
         Column("version", None, _version),
         Column("threads", "p", lambda pair: pair.at.threads),
-        Column("status", None, lambda pair: pair.now.status if pair.now else "not_measured"),
+        Column("status", None, _status),
         seconds_column(lambda pair: pair.now, common, "seconds_now", "s now"),
         Column("seconds_then", f"s {year}", _seconds_then, _seconds_then_entry),
         Column("speedup", "speed-up", lambda pair: pair.speedup, lambda pair: _times(pair.speedup)),
@@ -410,8 +410,20 @@ def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[
             Span._fields,
         ),
         Column("reason", None, lambda pair: pair.reason),
-        Column("flags", None, lambda pair: pair.now.flags if pair.now else []),
+        Column("flags", None, _flags),
     )
+
+
+def _mode(pair: Pair) -> str | None:
+    return pair.now.row.mode if pair.now else None
+
+
+def _status(pair: Pair) -> str:
+    return pair.now.status if pair.now else "not_measured"
+
+
+def _flags(pair: Pair) -> list[Flag]:
+    return list(pair.now.flags) if pair.now else []
 
 
 def _version(pair: Pair) -> str | None:

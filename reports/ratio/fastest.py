@@ -82,12 +82,7 @@ def _columns(
         ),
         Column("", "p", lambda leader: place_heading(leader.first.cell)),
         seconds_column(lambda leader: leader.first, common, key=""),
-        Column(
-            "ties",
-            None,
-            lambda leader: [_standing(tie) for tie in leader.ties],
-            csv=lambda leader: "; ".join(names_of_ties(leader)),
-        ),
+        Column("ties", None, _ties_data, csv=lambda leader: "; ".join(names_of_ties(leader))),
         Column("next", "next", _next_standing, _next_name, fields),
         Column(
             "ratio",
@@ -106,6 +101,10 @@ def _standing(cell: CellResult) -> dict[str, object]:
         **{name: getattr(cell.row, name) for name in ROW},
         **of_cell(cell, "seconds", "flags", "run"),
     }
+
+
+def _ties_data(leader: Leader) -> list[dict[str, object]]:
+    return [_standing(tie) for tie in leader.ties]
 
 
 def _next_standing(leader: Leader) -> dict[str, object] | None:

@@ -81,9 +81,9 @@ def frameworks(matrix: Matrix) -> Frameworks:
 
 def _cells_by_row(matrix: Matrix, machine: str) -> dict[Cell, dict[tuple[Place, Cell], CellResult]]:
     """Return the cells of a machine that are compared, by row, and by place and network."""
-    of_machine = [cell for cell in matrix.cells.values() if cell.machine == machine]
+    measured = [cell for cell in matrix.cells.values() if cell.machine == machine]
     rows: dict[Cell, dict[tuple[Place, Cell], CellResult]] = {}
-    for key, cells in grouped(of_machine, lambda cell: (cell.column, cell.group)).items():
+    for key, cells in grouped(measured, lambda cell: (cell.column, cell.group)).items():
         for cell, _ in in_the_running(cells):
             rows.setdefault(cell.row, {})[key] = cell
     return rows
@@ -100,7 +100,9 @@ def _compare_rows(matrix: Matrix, machine: str) -> list[Mean]:
 
     def rank(row: Cell) -> tuple[float, str]:
         summaries = [rows[row][key].timed for key in common]
-        return math.fsum(math.log(summary.median) for summary in summaries if summary), row_name(row)
+        return math.fsum(math.log(summary.median) for summary in summaries if summary), row_name(
+            row
+        )
 
     reference = rows[min(candidates, key=rank)]
     means = []
@@ -260,14 +262,13 @@ def headline(analysis: Frameworks) -> list[str]:
     return lines
 
 
+def _networks_data(mean: Mean) -> list[dict[str, Any]]:
+    return [_axes_data(group, GROUP) for group in mean.groups]
+
+
 _MEAN: tuple[Column[Mean], ...] = (
     Column("ratio", None, lambda mean: mean.ratio, fields=VALUE),
-    Column(
-        "networks",
-        None,
-        lambda mean: [_axes_data(group, GROUP) for group in mean.groups],
-        csv=lambda mean: len(mean.groups),
-    ),
+    Column("networks", None, _networks_data, csv=lambda mean: len(mean.groups)),
     Column("wins", "wins", lambda mean: mean.count("better")),
     Column("losses", "losses", lambda mean: mean.count("worse")),
 )

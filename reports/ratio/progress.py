@@ -1,5 +1,4 @@
-"""`dlbench report progress`: the same network on one machine, the frameworks from the oldest to the
-newest.
+"""`dlbench report progress`: frameworks on one machine, from the oldest to the newest.
 
 All are measured on the same machine, so the ratios do not include hardware, but how well each
 release uses this machine, which may be newer than the release. Frameworks are ordered by the

@@ -75,8 +75,8 @@ _LEGEND = (
     "s/step: with its 95 % interval; to the one before: time relative to the previous release that "
     "has a number; to the first: relative to the first. slower, faster: by more than 2 %, and "
     "noise does not explain it (Welch's t over launches, at least 3, Holm-adjusted over all steps "
-    "here). different: it computes something else, as the first losses of your own step differ "
-    "from those of the one before by more than --loss-tolerance."
+    "of the report). different: it computes something else, as the first losses of your own step "
+    "differ from those of the one before by more than --loss-tolerance."
 )
 _LEFT_OUT = ("environment", "python", RELEASED, "tunable", "adapter_digest", "default_threads")
 

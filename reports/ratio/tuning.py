@@ -363,6 +363,10 @@ def _mean_columns(analysis: Tuning) -> tuple[Column[Mean], ...]:
     )
 
 
+def _pairs_alone(worth: Worth) -> int | None:
+    return worth.alone.pairs if worth.alone else None
+
+
 def _page(analysis: Tuning) -> Page:
     """Return tables of all settings over networks, of all settings on each, and of each setting."""
     disturbed: list[str] = []
@@ -375,7 +379,7 @@ def _page(analysis: Tuning) -> Page:
     together: tuple[Column[Worth], ...] = (
         Column("", "row", lambda worth: names[worth.cell]),
         Column("", "ratio", lambda worth: _ratio_entry(worth.alone)),
-        Column("", "pairs", lambda worth: worth.alone.pairs if worth.alone else None),
+        Column("", "pairs", _pairs_alone),
         Column("", "verdict", lambda worth: worth.verdict or None),
     )
     tables = []
