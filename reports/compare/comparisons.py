@@ -102,7 +102,7 @@ _COLUMNS: tuple[Column[Compared], ...] = (
 def _page(comparisons: Sequence[Compared]) -> Page:
     """Return a line for each comparison, and the cells of the newest."""
     if not comparisons:
-        return Page(("This store has no comparison and no gate.",), ())
+        return Page(("No comparison and no gate is in this store.",), ())
     tables = [columns.table(_COLUMNS, comparisons, "Comparisons and gates", words=True)]
     operators: list[str] = []
     for run, comparison in comparisons[:WHOLE]:

@@ -56,10 +56,12 @@ def times(
     return [(0.5 * math.exp(a), 0.5 * ratio * math.exp(b)) for a, b in logs]
 
 
-def pairs(found: Sequence[tuple[float, float]], first: int = 0, **of_cell: Any) -> list[Record]:
+def pairs(
+    times_of_pairs: Sequence[tuple[float, float]], first: int = 0, **of_cell: Any
+) -> list[Record]:
     return [
         launch(side, number, value, **of_cell)
-        for number, pair in enumerate(found, first)
+        for number, pair in enumerate(times_of_pairs, first)
         for side, value in zip((BASELINE, CANDIDATE), pair, strict=True)
     ]
 
@@ -68,20 +70,20 @@ def compared(records: Sequence[Record], purpose: str = "compare") -> Comparison:
     return compare_sides(make.run(purpose=purpose, sides=NAMES, plan=()), records, HOST)
 
 
-def only(found: Comparison) -> CellComparison:
-    (cell,) = found.cells
+def only(comparison: Comparison) -> CellComparison:
+    (cell,) = comparison.cells
     return cell
 
 
 def test_pairs_are_judged_by_their_launches_medians() -> None:
-    found = times(10, 1.1)
-    cell = only(compared(pairs(found)))
-    expected = judge_pairs([round(a, 9) for a, _ in found], [round(b, 9) for _, b in found])
+    measured = times(10, 1.1)
+    cell = only(compared(pairs(measured)))
+    expected = judge_pairs([round(a, 9) for a, _ in measured], [round(b, 9) for _, b in measured])
     assert cell.judgement.verdict is Verdict.REGRESSION
     assert cell.judgement.ratio == pytest.approx(expected.ratio)
     assert cell.judgement.p == pytest.approx(expected.p)
     assert cell.judgement.adjusted_p == pytest.approx(2 * (expected.p or 0))
-    assert cell.pairs[0] == pytest.approx([a for a, _ in found])
+    assert cell.pairs[0] == pytest.approx([a for a, _ in measured])
 
 
 def test_a_slower_tail_fails_a_gate_though_the_usual_step_is_not_slower() -> None:
@@ -104,16 +106,16 @@ def test_a_slower_tail_fails_a_gate_though_the_usual_step_is_not_slower() -> Non
     open_still = of_tails(1.5, 6)
     assert only(open_still).verdict is Verdict.INCONCLUSIVE
     assert "6 of at least 12 pairs measured" in only(open_still).judgement.sentence
-    found = of_tails(1.5, 16)
-    assert only(found).verdict is Verdict.REGRESSION
-    assert only(found).judgement.ratio == pytest.approx(1.0, abs=0.01)
-    tail = only(found).tail
+    comparison = of_tails(1.5, 16)
+    assert only(comparison).verdict is Verdict.REGRESSION
+    assert only(comparison).judgement.ratio == pytest.approx(1.0, abs=0.01)
+    tail = only(comparison).tail
     assert tail is not None
     assert tail.ratio == pytest.approx(1.5, rel=0.05)
-    said = " ".join(TERMINAL(found).split())
+    said = " ".join(TERMINAL(comparison).split())
     assert "but the slowest tenth of the steps is" in said
     assert "p 1.5e-05" in said
-    assert json.loads(JSON(found))["cells"][0]["tail"]["low"] > 1.3
+    assert json.loads(JSON(comparison))["cells"][0]["tail"]["low"] > 1.3
     assert only(of_tails(1.0, 6)).verdict is Verdict.NO_REGRESSION
     # Other comparisons have no looks, and only remark on it.
     compared_once = of_tails(1.5, 16, "compare")
@@ -171,10 +173,13 @@ def test_a_candidate_that_fails_where_the_baseline_does_not_is_broken(
 ) -> None:
     records = [launch(BASELINE, number, 0.5) for number in range(6)]
     records += [failed(CANDIDATE, number, status, "because") for number in range(6)]
-    found = compared(records, purpose)
-    assert only(found).verdict is Verdict.BROKEN
-    assert only(found).judgement.sentence == f"candidate: {status.value.replace('_', ' ')}, because"
-    assert found.geometric_mean is None
+    comparison = compared(records, purpose)
+    assert only(comparison).verdict is Verdict.BROKEN
+    assert (
+        only(comparison).judgement.sentence
+        == f"candidate: {status.value.replace('_', ' ')}, because"
+    )
+    assert comparison.geometric_mean is None
     turned = [replace(r, side={BASELINE: CANDIDATE, CANDIDATE: BASELINE}[r.side]) for r in records]
     assert only(compared(turned, purpose)).verdict is Verdict.HOLE
 
@@ -219,10 +224,10 @@ def stored(before: Sequence[Record], after: Sequence[Record]) -> Comparison:
 
 def test_stored_runs_are_judged_with_an_allowance_for_their_sessions() -> None:
     before, after = a_run("one", 1.0), a_run("two", 1.04, seed=1)
-    found = stored(before, after)
-    assert not found.same_session
-    assert only(found).judgement.verdict is Verdict.INCONCLUSIVE
-    assert any("different sessions" in note for note in found.notes)
+    comparison = stored(before, after)
+    assert not comparison.same_session
+    assert only(comparison).judgement.verdict is Verdict.INCONCLUSIVE
+    assert any("different sessions" in note for note in comparison.notes)
     same = stored(before, [replace(record, run="one") for record in after])
     assert same.same_session
     assert only(same).judgement.verdict is Verdict.REGRESSION
@@ -245,11 +250,11 @@ def test_runs_that_cannot_be_compared_are_refused(after: list[Record], part: str
 
 
 def test_different_machines_are_compared_and_never_judged() -> None:
-    found = stored(a_run("one", 1.0), a_run("two", 5.0, seed=1, machine=OTHER.fingerprint))
-    assert only(found).judgement.verdict is Verdict.COMPARISON
-    assert only(found).judgement.ratio == pytest.approx(5.0, rel=0.02)
-    assert found.hosts == (HOST, OTHER)
-    assert any("different machines" in note for note in found.notes)
+    comparison = stored(a_run("one", 1.0), a_run("two", 5.0, seed=1, machine=OTHER.fingerprint))
+    assert only(comparison).judgement.verdict is Verdict.COMPARISON
+    assert only(comparison).judgement.ratio == pytest.approx(5.0, rel=0.02)
+    assert comparison.hosts == (HOST, OTHER)
+    assert any("different machines" in note for note in comparison.notes)
 
 
 def test_launches_with_other_numbers_of_cpus_are_not_judged() -> None:
@@ -260,16 +265,18 @@ def test_launches_with_other_numbers_of_cpus_are_not_judged() -> None:
 
 def test_a_stored_run_that_others_disturbed_is_contended() -> None:
     loud = a_run("two", 1.0, result=make.outcome([9.0] * 3)._replace(contention=DISTURBED))
-    found = only(stored(a_run("one", 1.0), loud))
-    assert found.judgement.verdict is Verdict.CONTENDED
-    assert found.candidate.contended == 5
-    assert "5 of 10 launches" in found.judgement.sentence
+    cell = only(stored(a_run("one", 1.0), loud))
+    assert cell.judgement.verdict is Verdict.CONTENDED
+    assert cell.candidate.contended == 5
+    assert "5 of 10 launches" in cell.judgement.sentence
 
 
 def test_the_geometric_mean_by_hand() -> None:
-    found = compared(pairs(times(10, 1.1), threads=1) + pairs(times(10, 1.3, seed=1), threads=2))
-    one, two = (cell.judgement for cell in found.cells)
-    mean = found.geometric_mean
+    comparison = compared(
+        pairs(times(10, 1.1), threads=1) + pairs(times(10, 1.3, seed=1), threads=2)
+    )
+    one, two = (cell.judgement for cell in comparison.cells)
+    mean = comparison.geometric_mean
     assert mean.method == "geometric mean of 2 cells"
     assert mean.value == pytest.approx(math.sqrt((one.ratio or 0) * (two.ratio or 0)))
     errors = [
@@ -311,13 +318,13 @@ COUNTS = st.dictionaries(
 def test_a_gate_fails_on_a_regression_passes_on_proof_and_is_undecided_otherwise(
     counts: dict[Verdict, int],
 ) -> None:
-    found = outcome_of(counts, "cell")
+    gate = outcome_of(counts, "cell")
     if counts.keys() & {Verdict.REGRESSION, Verdict.BROKEN, Verdict.DIFFERENT}:
-        assert found.outcome == "failed"
+        assert gate.outcome == "failed"
     else:
         proof = counts and counts.keys() <= {Verdict.NO_REGRESSION, Verdict.IMPROVEMENT}
-        assert found.outcome == ("passed" if proof else "undecided")
-    assert found.line.startswith(f"gate {found.outcome}: ")
+        assert gate.outcome == ("passed" if proof else "undecided")
+    assert gate.line.startswith(f"gate {gate.outcome}: ")
 
 
 @pytest.mark.parametrize(
@@ -352,7 +359,7 @@ def own_pairs(
 ) -> list[Record]:
     sides = pairs(times(count, ratio))
     baseline, candidate = (
-        [each for each in sides if each.side == side] for side in (BASELINE, CANDIDATE)
+        [record for record in sides if record.side == side] for side in (BASELINE, CANDIDATE)
     )
     return [*own(baseline, before), *own(candidate, after)]
 
@@ -363,8 +370,8 @@ TRAINED, UNTRAINED = (2.0, 1.97401), (2.0, 1.98560)
 
 @pytest.mark.parametrize("purpose", ["compare", "gate"])
 def test_a_candidate_that_computes_no_gradient_is_no_improvement(purpose: str) -> None:
-    found = compared(own_pairs(TRAINED, UNTRAINED), purpose)
-    cell = only(found)
+    comparison = compared(own_pairs(TRAINED, UNTRAINED), purpose)
+    cell = only(comparison)
     assert cell.verdict is Verdict.DIFFERENT
     said = (
         "the candidate computes something else: loss of step 2 1.9856 instead of 1.97401, off by "
@@ -374,27 +381,29 @@ def test_a_candidate_that_computes_no_gradient_is_no_improvement(purpose: str) -
     assert cell.judgement.ratio == pytest.approx(0.52, rel=0.02)  # as evidence
     assert cell.loss_difference is not None
     assert cell.loss_difference.step == 2
-    assert gate_outcome(found).line == "gate failed: 1 of 1 cell is other work than the baseline"
-    assert found.geometric_mean is None
+    assert (
+        gate_outcome(comparison).line == "gate failed: 1 of 1 cell is other work than the baseline"
+    )
+    assert comparison.geometric_mean is None
 
 
 def test_other_work_is_no_part_of_the_geometric_mean_or_the_adjustment() -> None:
     same, other = own_pairs(TRAINED, TRAINED, 1.1, 10), own_pairs(TRAINED, UNTRAINED, 0.5)
     other = [replace(record, cell=record.cell._replace(threads=2)) for record in other]
     third = pairs(times(10, 1.1, seed=2), threads=4)
-    found = compared([*same, *other, *third])
-    assert [cell.verdict for cell in found.cells] == [
+    comparison = compared([*same, *other, *third])
+    assert [cell.verdict for cell in comparison.cells] == [
         Verdict.REGRESSION,
         Verdict.DIFFERENT,
         Verdict.REGRESSION,
     ]
-    assert found.geometric_mean is not None
-    assert found.geometric_mean.method == "geometric mean of 2 cells"
+    assert comparison.geometric_mean is not None
+    assert comparison.geometric_mean.method == "geometric mean of 2 cells"
     alone = compared([*same, *third])
-    assert found.geometric_mean.value == pytest.approx(
+    assert comparison.geometric_mean.value == pytest.approx(
         alone.geometric_mean.value if alone.geometric_mean else 0
     )
-    assert found.cells[0].judgement.adjusted_p == alone.cells[0].judgement.adjusted_p
+    assert comparison.cells[0].judgement.adjusted_p == alone.cells[0].judgement.adjusted_p
 
 
 @pytest.mark.parametrize("tolerance", [1e-3, 1e-2])
@@ -402,13 +411,13 @@ def test_the_steps_own_tolerance_decides(tolerance: float) -> None:
     records = own_pairs(TRAINED, UNTRAINED)
     wider = [
         replace(
-            each,
-            outcome=each.outcome._replace(
-                parity=each.outcome.parity._replace(loss_tolerance=tolerance)
+            record,
+            outcome=record.outcome._replace(
+                parity=record.outcome.parity._replace(loss_tolerance=tolerance)
             ),
         )
-        for each in records
-        if each.outcome.parity is not None
+        for record in records
+        if record.outcome.parity is not None
     ]
     expected = Verdict.DIFFERENT if tolerance < 5.9e-3 else Verdict.IMPROVEMENT
     assert only(compared(wider)).verdict is expected
@@ -419,9 +428,9 @@ def test_other_work_is_compared_where_that_is_asked_for_and_a_line_says_so() -> 
     run = make.run(purpose="gate", sides=NAMES, plan=(), rule=chosen(rule))
     kept = type(run).from_dict(run.to_dict())
     assert rule_of(kept.rule) == rule
-    found = compare_sides(kept, own_pairs(TRAINED, UNTRAINED, count=12), HOST)
-    assert only(found).verdict is Verdict.IMPROVEMENT
-    (note,) = found.notes
+    comparison = compare_sides(kept, own_pairs(TRAINED, UNTRAINED, count=12), HOST)
+    assert only(comparison).verdict is Verdict.IMPROVEMENT
+    (note,) = comparison.notes
     assert note.startswith(
         "The candidate computes something else; compared all the same, as asked: fcn5, "
     )
@@ -429,9 +438,9 @@ def test_other_work_is_compared_where_that_is_asked_for_and_a_line_says_so() -> 
 
 
 def test_steps_without_a_loss_are_compared_and_a_line_says_that_nothing_was_checked() -> None:
-    found = compared(own_pairs(TRAINED, ()))
-    assert only(found).verdict is Verdict.IMPROVEMENT
-    assert found.notes[0].startswith(
+    comparison = compared(own_pairs(TRAINED, ()))
+    assert only(comparison).verdict is Verdict.IMPROVEMENT
+    assert comparison.notes[0].startswith(
         "Not checked: whether both sides compute the same, as a step reports no loss: "
     )
     assert compared(own_pairs(TRAINED, TRAINED)).notes == ()
@@ -474,14 +483,14 @@ def test_one_sided_cells_are_named_in_the_terminal_and_all_in_json() -> None:
         *(record for n in range(13) for record in a_run("one", 1.0, network=f"old{n:02}")),
     ]
     after = [*a_run("two", 1.0), *a_run("two", 1.5, network="renamed")]
-    found = stored(before, after)
-    said = " ".join(TERMINAL(found).split())
+    comparison = stored(before, after)
+    said = " ".join(TERMINAL(comparison).split())
     assert "Only in the baseline: old00, mini-batch 64, torch eager, 1 thread." in said
     assert said.count("Only in the baseline: ") == 10
     assert "... and 3 more only in the baseline; --json shows all." in said
     assert "Only in the candidate: renamed, mini-batch 64, torch eager, 1 thread." in said
     assert said.endswith("13 only in the baseline; 1 only in the candidate.")
-    only_in = json.loads(JSON(found))["only_in"]
+    only_in = json.loads(JSON(comparison))["only_in"]
     assert [cell["network"] for cell in only_in[BASELINE]] == [f"old{n:02}" for n in range(13)]
     assert [cell["network"] for cell in only_in[CANDIDATE]] == ["renamed"]
 
@@ -495,14 +504,14 @@ def test_another_interpreter_and_other_packages_are_said() -> None:
         ),
         *a_run("two", 1.3, threads=2),
     ]
-    found = stored(before, after)
+    comparison = stored(before, after)
     assert only(stored(before[:5], after[:5])).verdict is Verdict.REGRESSION
-    said = " ".join(TERMINAL(found).split())
+    said = " ".join(TERMINAL(comparison).split())
     assert (
         "The sides also differ in: interpreter CPython 3.11.7 -> CPython 3.13.1 (in 1 of 2 cells); "
         "versions" in said
     )
-    first = json.loads(JSON(found))["differences"][0]
+    first = json.loads(JSON(comparison))["differences"][0]
     assert first == {
         "what": "interpreter",
         BASELINE: "CPython 3.11.7",
@@ -522,9 +531,11 @@ def test_the_commits_of_imported_benchmarks_are_said_and_the_advice_fits_them() 
         records = a_run(run, 1.0, count, adapter=IMPORTED, framework="pytest-benchmark")
         return make.changed(records, software={"pytest_benchmark": kept})
 
-    found = stored(imported("one", "ab", 5), imported("two", "cd", 5))
-    assert [each.words for each in found.differences] == ["commit ababababab -> cdcdcdcdcd"]
-    (note,) = found.notes
+    comparison = stored(imported("one", "ab", 5), imported("two", "cd", 5))
+    assert [difference.words for difference in comparison.differences] == [
+        "commit ababababab -> cdcdcdcdcd"
+    ]
+    (note,) = comparison.notes
     assert "--now" not in note
     assert "`pytest --benchmark-json FILE`, then `dlbench import --one-run FILES`" in note
     (few,) = stored(imported("one", "ab", 1), imported("two", "cd", 1)).notes
