@@ -21,32 +21,35 @@ def _percent(share: float) -> str:
 
 
 def _columns(kind: str) -> tuple[Column[Candidate], ...]:
-    def ratio(each: Candidate) -> str:
-        return MISSING if each.ratio is None else ratio_of(each.ratio)
-
-    def slower(each: Candidate) -> str:
-        return "" if each.slower is None else f"{100 * each.slower:.0f} %"
-
-    def remark(each: Candidate) -> Entry:
-        return Entry(each.problem or each.about, hole=bool(each.problem))
-
     return (
-        Column("name", kind, lambda each: each.name),
-        Column("pairs", "pairs", lambda each: each.pairs),
-        Column("ratio", "time / good", lambda each: each.ratio, ratio, VALUE),
-        Column("slower", "P(slower)", lambda each: each.slower, slower),
-        Column("about", None, lambda each: each.about),
-        Column("problem", None, lambda each: each.problem),
-        Column("", "", remark),
+        Column("name", kind, lambda candidate: candidate.name),
+        Column("pairs", "pairs", lambda candidate: candidate.pairs),
+        Column("ratio", "time / good", lambda candidate: candidate.ratio, _ratio_text, VALUE),
+        Column("slower", "P(slower)", lambda candidate: candidate.slower, _slower_text),
+        Column("about", None, lambda candidate: candidate.about),
+        Column("problem", None, lambda candidate: candidate.problem),
+        Column("", "", _remark),
     )
 
 
+def _ratio_text(candidate: Candidate) -> str:
+    return MISSING if candidate.ratio is None else ratio_of(candidate.ratio)
+
+
+def _slower_text(candidate: Candidate) -> str:
+    return "" if candidate.slower is None else f"{100 * candidate.slower:.0f} %"
+
+
+def _remark(candidate: Candidate) -> Entry:
+    return Entry(candidate.problem or candidate.about, hole=bool(candidate.problem))
+
+
 _MOST_OPERATORS = 5
-"""Shown; JSON has all."""
+"""The number shown. JSON has all."""
 
 
 class _Phrases(NamedTuple):
-    """How a bisection speaks of a rise and a fall of what it searches by."""
+    """The words for a rise and a fall of the quantity that a bisection searches by."""
 
     is_more: str
     """As in "0.6.0 {is_more} than 0.5.0"."""
@@ -72,182 +75,216 @@ _OF_TIME = _Phrases(
 )
 
 
-def _phrases(found: Bisection) -> _Phrases:
-    if found.ends.quantity == TIME:
+def _phrases(bisection: Bisection) -> _Phrases:
+    if bisection.ends.quantity == TIME:
         return _OF_TIME
-    words = JUDGED[found.ends.quantity].words
+    quantity = JUDGED[bisection.ends.quantity].words
     return _Phrases(
-        f"has more {words}",
-        f"does not have more {words}",
-        f"does not have less {words}",
+        f"has more {quantity}",
+        f"does not have more {quantity}",
+        f"does not have less {quantity}",
         "less",
         "more",
-        f"its {words} rose",
-        f"its {words} fell",
-        f"rise of {words}",
+        f"its {quantity} rose",
+        f"its {quantity} fell",
+        f"rise of {quantity}",
     )
 
 
-def _first(found: Bisection) -> str:
-    """Return what is searched for: "first slower release", "first release with more peak
-    memory".
+def _target(bisection: Bisection) -> str:
+    """Name the candidate that is searched for: "first slower release".
+
+    For another quantity: "first release with more peak memory".
     """
-    if found.ends.quantity == TIME:
-        return f"first {'faster' if found.faster else 'slower'} {found.kind}"
-    return (
-        f"first {found.kind} with {'less' if found.faster else 'more'} "
-        f"{JUDGED[found.ends.quantity].words}"
-    )
+    if bisection.ends.quantity == TIME:
+        return f"first {'faster' if bisection.faster else 'slower'} {bisection.kind}"
+    more = "less" if bisection.faster else "more"
+    return f"first {bisection.kind} with {more} {JUDGED[bisection.ends.quantity].words}"
 
 
-def _other_way(found: Bisection, said: str) -> str:
-    """Return that the change has the other direction than the one asked for, and how to search for
-    it.
-    """
-    good, bad, phrases = found.good, found.bad, _phrases(found)
-    if found.faster:
+def _other_direction(bisection: Bisection, sentence: str) -> str:
+    """Return that the change has the other direction, and how to search for it."""
+    good = bisection.good
+    bad = bisection.bad
+    phrases = _phrases(bisection)
+    if bisection.faster:
         return (
             f"{good} {phrases.is_not_less} than {bad}, but {phrases.more} ({bad} against {good}: "
-            f"{said}). To find where {phrases.rose}: --good {bad} --bad {good}, without --faster."
+            f"{sentence}). To find where {phrases.rose}: --good {bad} --bad {good}, without "
+            "--faster."
         )
     return (
-        f"{bad} {phrases.is_not_more} than {good}, but {phrases.less}: {said}. To find where "
+        f"{bad} {phrases.is_not_more} than {good}, but {phrases.less}: {sentence}. To find where "
         f"{phrases.fell}: --good {bad} --bad {good} --faster."
     )
 
 
-def headline(found: Bisection) -> str:
+def headline(bisection: Bisection) -> str:
     """Return the result in a sentence."""
-    first, suspects = _first(found), found.suspects
-    sure = f"with probability {_percent(found.probability)}"
-    if found.outcome is BisectionOutcome.FOUND:
+    target = _target(bisection)
+    suspects = bisection.suspects
+    sure = f"with probability {_percent(bisection.probability)}"
+    if bisection.outcome is BisectionOutcome.FOUND:
         if len(suspects) > 1:
             return (
-                f"The {first} is one of {listed(suspects)}, {sure}: all but the last could not be "
+                f"The {target} is one of {listed(suspects)}, {sure}: all but the last could not be "
                 "tested."
             )
-        about = next(
-            (f" ({each.about})" for each in found.tried if each.name == suspects[0] and each.about),
-            "",
-        )
-        return f"The {first} is {suspects[0]}{about}, {sure}."
-    if found.outcome is BisectionOutcome.SEVERAL and found.assessment is not None:
+        about = ""
+        for candidate in bisection.tried:
+            if candidate.name == suspects[0] and candidate.about:
+                about = f" ({candidate.about})"
+                break
+        return f"The {target} is {suspects[0]}{about}, {sure}."
+    if bisection.assessment is None:
+        return _headline_of_ends(bisection)
+    if bisection.outcome is BisectionOutcome.SEVERAL:
+        good, between, bad = bisection.good, bisection.between, bisection.bad
         return (
             "The pairs contradict a single change (probability of several: "
-            f"{_percent(found.assessment.several)}): {found.between} is neither like {found.good} "
-            f"nor like {found.bad}. Bisect each part separately: --good {found.good} --bad "
-            f"{found.between}, and --good {found.between} --bad {found.bad}."
+            f"{_percent(bisection.assessment.several)}): {between} is neither like {good} nor like "
+            f"{bad}. Bisect each part separately: --good {good} --bad {between}, and --good "
+            f"{between} --bad {bad}."
         )
-    if found.assessment is not None:
-        several = f"one of {counted(len(suspects), found.kind)}, {suspects[0]} to {suspects[-1]}"
-        span = several if len(suspects) > 1 else suspects[0]
-        return (
-            f"Undecided: the {first} is {span}, {sure}; the confidence asked for is "
-            f"{percent(found.confidence)}."
-        )
-    said, nothing = (
-        sentence_of(found.ends),
-        f"No {_phrases(found).a_rise} to bisect from {found.good} to {found.bad}",
+    span = suspects[0]
+    if len(suspects) > 1:
+        count = counted(len(suspects), bisection.kind)
+        span = f"one of {count}, {suspects[0]} to {suspects[-1]}"
+    return (
+        f"Undecided: the {target} is {span}, {sure}; the confidence asked for is "
+        f"{percent(bisection.confidence)}."
     )
-    if found.outcome is BisectionOutcome.NO_NUMBER:
-        return f"{found.bad} cannot be compared with {found.good}: {said}."
-    if found.ends.verdict is Verdict.IMPROVEMENT:
-        return _other_way(found, said)
-    if found.outcome is BisectionOutcome.DIFFERENT:
+
+
+def _headline_of_ends(bisection: Bisection) -> str:
+    """Return why there is nothing to bisect between the two ends, in a sentence."""
+    good = bisection.good
+    bad = bisection.bad
+    phrases = _phrases(bisection)
+    sentence = sentence_of(bisection.ends)
+    if bisection.outcome is BisectionOutcome.NO_NUMBER:
+        return f"{bad} cannot be compared with {good}: {sentence}."
+    if bisection.ends.verdict is Verdict.IMPROVEMENT:
+        return _other_direction(bisection, sentence)
+    if bisection.outcome is BisectionOutcome.DIFFERENT:
         return (
-            f"{found.bad} computes something else than {found.good}, so their times are not "
-            f"compared: {said}. If that is intended (other random numbers, say), --allow-different "
+            f"{bad} computes something else than {good}, so their times are not compared: "
+            f"{sentence}. If that is intended (other random numbers, say), --allow-different "
             "searches by the times."
         )
-    if found.outcome is BisectionOutcome.NO_SLOWDOWN:
-        return f"{nothing}: {said}."
-    return (
-        f"Undecided whether {found.bad} {_phrases(found).is_more} than {found.good} at all: {said}."
-    )
+    if bisection.outcome is BisectionOutcome.NO_SLOWDOWN:
+        return f"No {phrases.a_rise} to bisect from {good} to {bad}: {sentence}."
+    return f"Undecided whether {bad} {phrases.is_more} than {good} at all: {sentence}."
 
 
-def _size(found: Bisection, known: Assessment) -> str:
+def _size_sentence(bisection: Bisection, assessment: Assessment) -> str:
     """Return how large the change is, in a sentence."""
-    if found.ends.quantity == TIME:
-        size = longer_in_words(known.size, known.low, known.high)
-        return f"Before it, a step took {size}." if found.faster else f"A step takes {size}."
-    size = change_in_words(known.size, known.low, known.high, "more", "less")
-    return (
-        f"{'Before it: ' if found.faster else 'Since then: '}{size} "
-        f"{JUDGED[found.ends.quantity].words}."
-    )
+    if bisection.ends.quantity == TIME:
+        size = longer_in_words(assessment.size, assessment.low, assessment.high)
+        return f"Before it, a step took {size}." if bisection.faster else f"A step takes {size}."
+    size = change_in_words(assessment.size, assessment.low, assessment.high, "more", "less")
+    when = "Before it" if bisection.faster else "Since then"
+    return f"{when}: {size} {JUDGED[bisection.ends.quantity].words}."
 
 
-def _page(found: Bisection) -> Page:
-    count = counted(len(found.names), found.kind)
+def _page(bisection: Bisection) -> Page:
+    phrases = _phrases(bisection)
+    count = counted(len(bisection.names), bisection.kind)
+    change = phrases.fell if bisection.faster else phrases.rose
     before = (
-        (
-            f"{name_of(found.cell)}: where "
-            f"{_phrases(found).fell if found.faster else _phrases(found).rose}"
-        ),
-        f"From {found.good} (good) to {found.bad} (bad): {count}, on {found.host.name}.",
+        f"{name_of(bisection.cell)}: where {change}",
+        f"From {bisection.good} (good) to {bisection.bad} (bad): {count}, on "
+        f"{bisection.host.name}.",
     )
     after: list[str] = []
-    if found.outcome is BisectionOutcome.FOUND and (known := found.assessment) is not None:
-        after.append(_size(found, known))
-        took, much = ("took", "long") if found.ends.quantity == TIME else ("had", "much")
-        beside = [
-            f"{each.name} {took} {ratio_of(each.ratio)} times as {much} as {found.good} in "
-            f"{counted(each.pairs, 'pair')}"
-            for each in found.tried
-            if each.name in found.beside and each.ratio is not None
-        ]
-        after += [f"Around the change: {'; '.join(beside)}."] if beside else []
-    untestable = sum(bool(each.problem) for each in found.tried)
-    lost = f", {found.disturbed} of them disturbed or incomplete" if found.disturbed else ""
-    skipped = f"; {counted(untestable, found.kind)} could not be tested" if untestable else ""
-    measured = f"of {len(found.tried) - untestable} of {count}{skipped}"
-    after.append(f"{counted(found.pairs, 'pair')} of launches{lost}, {measured}.")
-    after += [f"Measure it again: `{found.command}`"]
-    tables = (
-        [table(_columns(found.kind), found.tried, key="tried", words=True)] if found.tried else []
-    )
-    if found.operators is not None:
-        after.append(found.operators.sentence)
-        fast, slow = found.beside
-        if found.operators.differs:
+    if bisection.outcome is BisectionOutcome.FOUND and bisection.assessment is not None:
+        after.append(_size_sentence(bisection, bisection.assessment))
+        after += _neighbours(bisection)
+    after.append(_effort_sentence(bisection, count))
+    after.append(f"Measure it again: `{bisection.command}`")
+    tables = []
+    if bisection.tried:
+        columns = _columns(bisection.kind)
+        tables.append(table(columns, bisection.tried, key="tried", words=True))
+    if bisection.operators is not None:
+        after.append(bisection.operators.sentence)
+        fast, slow = bisection.beside
+        if bisection.operators.differs:
             title = f"Operators of {slow} (candidate) and {fast} (baseline)"
-            tables.append(operator_table(found.operators, _MOST_OPERATORS, title))
-    after.append(headline(found))
+            tables.append(operator_table(bisection.operators, _MOST_OPERATORS, title))
+    after.append(headline(bisection))
     return Page(before, tuple(tables), tuple(after))
 
 
-def _data(found: Bisection) -> dict[str, Any]:
-    known = found.assessment
+def _neighbours(bisection: Bisection) -> list[str]:
+    """Return a sentence on the candidates around the change, where they have ratios."""
+    if bisection.ends.quantity == TIME:
+        verb, amount = "took", "long"
+    else:
+        verb, amount = "had", "much"
+    clauses = []
+    for candidate in bisection.tried:
+        if candidate.name in bisection.beside and candidate.ratio is not None:
+            clauses.append(
+                f"{candidate.name} {verb} {ratio_of(candidate.ratio)} times as {amount} as "
+                f"{bisection.good} in {counted(candidate.pairs, 'pair')}"
+            )
+    return [f"Around the change: {'; '.join(clauses)}."] if clauses else []
+
+
+def _effort_sentence(bisection: Bisection, count: str) -> str:
+    """Return how many pairs were measured, of how many candidates."""
+    untestable = sum(bool(candidate.problem) for candidate in bisection.tried)
+    lost = f", {bisection.disturbed} of them disturbed or incomplete" if bisection.disturbed else ""
+    skipped = ""
+    if untestable:
+        skipped = f"; {counted(untestable, bisection.kind)} could not be tested"
+    measured = f"of {len(bisection.tried) - untestable} of {count}{skipped}"
+    return f"{counted(bisection.pairs, 'pair')} of launches{lost}, {measured}."
+
+
+def _data(bisection: Bisection) -> dict[str, Any]:
+    ends = bisection.ends
+    judgement = ends.judgement
+    assessment = bisection.assessment
+    slowdown = None
+    if assessment is not None:
+        slowdown = {"ratio": assessment.size, "low": assessment.low, "high": assessment.high}
     return {
-        "outcome": found.outcome.value,
-        "sentence": headline(found),
-        "quantity": found.ends.quantity,
-        **{name: getattr(found, name) for name in ("kind", "good", "bad", "faster")},
-        "candidates": list(found.names),
-        "suspects": list(found.suspects),
-        "probability": known and found.probability,
-        "before": known and found.before,
-        "slowdown": known and {"ratio": known.size, "low": known.low, "high": known.high},
-        "absent": known and known.absent,
-        "several": known and known.several,
-        **{name: getattr(found, name) for name in ("between", "confidence", "pairs")},
-        "disturbed_pairs": found.disturbed,
-        "tried": objects(_columns(found.kind), found.tried),
+        "outcome": bisection.outcome.value,
+        "sentence": headline(bisection),
+        "quantity": ends.quantity,
+        "kind": bisection.kind,
+        "good": bisection.good,
+        "bad": bisection.bad,
+        "faster": bisection.faster,
+        "candidates": list(bisection.names),
+        "suspects": list(bisection.suspects),
+        "probability": assessment and bisection.probability,
+        "before": assessment and bisection.before,
+        "slowdown": slowdown,
+        "absent": assessment and assessment.absent,
+        "several": assessment and assessment.several,
+        "between": bisection.between,
+        "confidence": bisection.confidence,
+        "pairs": bisection.pairs,
+        "disturbed_pairs": bisection.disturbed,
+        "tried": objects(_columns(bisection.kind), bisection.tried),
         "ends": {
-            "verdict": found.ends.verdict,
-            **{
-                name: getattr(found.ends.judgement, name)
-                for name in ("ratio", "low", "high", "p", "sentence")
-            },
-            "pairs": len(found.ends.pairs[0]),
+            "verdict": ends.verdict,
+            "ratio": judgement.ratio,
+            "low": judgement.low,
+            "high": judgement.high,
+            "p": judgement.p,
+            "sentence": judgement.sentence,
+            "pairs": len(ends.pairs[0]),
         },
-        "rule": {"magnitude": found.rule.magnitude, "tolerance": found.rule.tolerance},
-        "cell": axes.values(found.cell),
-        "machine": found.host.fingerprint,
-        "machine_name": found.host.name,
-        "command": found.command,
-        "operators": found.operators and difference_data(found.operators),
+        "rule": {"magnitude": bisection.rule.magnitude, "tolerance": bisection.rule.tolerance},
+        "cell": axes.values(bisection.cell),
+        "machine": bisection.host.fingerprint,
+        "machine_name": bisection.host.name,
+        "command": bisection.command,
+        "operators": bisection.operators and difference_data(bisection.operators),
     }
 
 
@@ -255,7 +292,7 @@ REPORT = Report(
     name="bisect",
     summary="Which release or commit made a step slower, or faster.",
     examples=("dlbench bisect jax --network lstm32 --threads 1 --good 0.4.20 --bad 0.12.0",),
-    page=lambda found, options: _page(found),
+    page=lambda bisection, options: _page(bisection),
     data=_data,
-    rows=lambda found: csv_rows(_columns(found.kind), found.tried),
+    rows=lambda bisection: csv_rows(_columns(bisection.kind), bisection.tried),
 )

@@ -1,5 +1,6 @@
-"""`dlbench report comparisons`: the runs of two sides (compare, gate) of a store, judged again from
-their launches.
+"""`dlbench report comparisons`: the comparisons and gates of a store.
+
+They are the runs of two sides, judged again from their launches.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from dlbench.reports.compare.report import (
     gate_outcome,
     heading,
     headline,
-    operators_in_words,
+    operator_lines,
     table,
 )
 from dlbench.reports.formats.layout import Page
@@ -29,24 +30,28 @@ Compared = tuple[Run, Comparison]
 
 
 def compared(source: Source) -> Sequence[Compared]:
-    """Return all that are asked for, the newest first; a run without a launch of either side is
-    left out.
+    """Return all that are asked for, the newest first.
+
+    A run without a launch of either side is left out.
     """
-    found = []
+    comparisons = []
     for run, _ in sorted(source.runs(), key=lambda pair: pair[0].started, reverse=True):
         if not run.sides or run.purpose == BISECTING or not source.narrowing.takes(run):
             continue
-        part = tuple(cell for cell in run.plan if source.narrowing.has(cell))
-        of_run = source.of_run(run.id)
-        results = source.narrowing.of(of_run)
+        results_of_run = source.of_run(run.id)
+        results = source.narrowing.of(results_of_run)
+        records = [record for record in results.records if record.run == run.id]
+        if not any(record.side for record in records):
+            continue
         host = results.hosts.get(run.machine) or Host(run.machine, run.machine[:12])
-        records = [each for each in results.records if each.run == run.id]
-        if any(each.side for each in records):
-            whole = [each for each in of_run.records if each.run == run.id]
-            comparison = compare_sides(replace(run, plan=part), records, host, of_gate=whole)
-            profiles = [each for each in of_run.profiles if source.narrowing.has(each.cell)]
-            found.append((run, replace(comparison, operators=step_differences(profiles))))
-    return found
+        plan = tuple(cell for cell in run.plan if source.narrowing.has(cell))
+        all_records = [record for record in results_of_run.records if record.run == run.id]
+        comparison = compare_sides(replace(run, plan=plan), records, host, of_gate=all_records)
+        profiles = [
+            profile for profile in results_of_run.profiles if source.narrowing.has(profile.cell)
+        ]
+        comparisons.append((run, replace(comparison, operators=step_differences(profiles))))
+    return comparisons
 
 
 WHOLE = 3
@@ -54,9 +59,9 @@ WHOLE = 3
 they finish."""
 
 
-def outcome(found: Compared) -> str:
-    """Return how a comparison ended, in words."""
-    run, comparison = found
+def outcome(pair: Compared) -> str:
+    """Return the outcome of a comparison in a line."""
+    run, comparison = pair
     return gate_outcome(comparison).line if run.purpose == "gate" else headline(comparison)
 
 
@@ -68,47 +73,52 @@ def _finding(cell: CellComparison) -> dict[str, Any]:
     }
 
 
+def _findings(pair: Compared) -> list[dict[str, Any]]:
+    return [_finding(cell) for cell in pair[1].cells]
+
+
+def _operators_data(pair: Compared) -> list[dict[str, Any]]:
+    return [difference_data(difference) for difference in pair[1].operators]
+
+
 _COLUMNS: tuple[Column[Compared], ...] = (
-    Column("", "started (UTC)", lambda each: f"{each[0].started:%Y-%m-%d %H:%M}"),
-    Column("run", None, lambda each: each[0].id),
-    Column("started", None, lambda each: each[0].started.isoformat()),
-    Column("purpose", "what", lambda each: each[0].purpose),
-    Column("baseline", None, lambda each: each[1].baseline),
+    Column("", "started (UTC)", lambda pair: f"{pair[0].started:%Y-%m-%d %H:%M}"),
+    Column("run", None, lambda pair: pair[0].id),
+    Column("started", None, lambda pair: pair[0].started.isoformat()),
+    Column("purpose", "what", lambda pair: pair[0].purpose),
+    Column("baseline", None, lambda pair: pair[1].baseline),
     Column(
         "candidate",
         "candidate against baseline",
-        lambda each: each[1].candidate,
-        lambda each: heading(each[1]),
+        lambda pair: pair[1].candidate,
+        lambda pair: heading(pair[1]),
     ),
     Column("outcome", "outcome", outcome),
-    Column("findings", None, lambda each: [_finding(cell) for cell in each[1].cells], fields=None),
-    Column(
-        "operators", None, lambda each: list(map(difference_data, each[1].operators)), fields=None
-    ),
+    Column("findings", None, _findings, fields=None),
+    Column("operators", None, _operators_data, fields=None),
 )
 
 
-def _page(found: Sequence[Compared]) -> Page:
+def _page(comparisons: Sequence[Compared]) -> Page:
     """Return a line for each comparison, and the cells of the newest."""
-    if not found:
-        return Page(("No comparison and no gate is stored here.",), ())
-    whole = [
-        table(comparison.cells, f"{heading(comparison)}, {run.started:%Y-%m-%d %H:%M}")
-        for run, comparison in found[:WHOLE]
-    ]
-    operators = [line for _, comparison in found[:WHOLE] for line in operators_in_words(comparison)]
-    return Page(
-        (),
-        (columns.table(_COLUMNS, found, "Comparisons and gates", words=True), *whole),
-        tuple(operators),
-    )
+    if not comparisons:
+        return Page(("No comparison and no gate is in this store.",), ())
+    tables = [columns.table(_COLUMNS, comparisons, "Comparisons and gates", words=True)]
+    operators: list[str] = []
+    for run, comparison in comparisons[:WHOLE]:
+        title = f"{heading(comparison)}, {run.started:%Y-%m-%d %H:%M}"
+        tables.append(table(comparison.cells, title))
+        operators += operator_lines(comparison)
+    return Page((), tuple(tables), tuple(operators))
 
 
-def newest(found: Sequence[Compared]) -> list[str]:
+def newest(comparisons: Sequence[Compared]) -> list[str]:
     """Return the newest one in a sentence, for the head of a page."""
-    return [
-        f"{heading(each[1])} ({each[0].started:%Y-%m-%d}): {outcome(each)}." for each in found[:1]
-    ]
+    lines = []
+    for run, comparison in comparisons[:1]:
+        result = outcome((run, comparison))
+        lines.append(f"{heading(comparison)} ({run.started:%Y-%m-%d}): {result}.")
+    return lines
 
 
 REPORT = Report(
@@ -118,9 +128,9 @@ REPORT = Report(
     ),
     examples=("dlbench report comparisons", "dlbench report comparisons --run 20261122"),
     analyse=compared,
-    page=lambda found, options: _page(found),
-    data=lambda found: objects(_COLUMNS, found),
-    rows=lambda found: csv_rows(_COLUMNS, found),
+    page=lambda comparisons, options: _page(comparisons),
+    data=lambda comparisons: objects(_COLUMNS, comparisons),
+    rows=lambda comparisons: csv_rows(_COLUMNS, comparisons),
     applies=lambda cells: True,
     heading="Comparisons and gates",
     place=20,

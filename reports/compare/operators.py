@@ -1,6 +1,4 @@
-"""`dlbench explain --against`: which operators account for the difference between two sides of a
-step.
-"""
+"""`dlbench explain --against`: the operators behind the difference between two sides of a step."""
 
 from typing import Any
 
@@ -28,129 +26,135 @@ def _milliseconds(seconds: float) -> str:
     return number(seconds * 1e3) if seconds else MISSING
 
 
-def _calls(each: OperatorDifference) -> str:
-    if each.name == OUTSIDE:
+def _calls_text(operator: OperatorDifference) -> str:
+    if operator.name == OUTSIDE:
         return ""
-    if calls_differ(each):
-        return f"{count_of_calls(each.baseline_calls)} -> {count_of_calls(each.candidate_calls)}"
-    return count_of_calls(each.candidate_calls)
+    candidate_calls = count_of_calls(operator.candidate_calls)
+    if calls_differ(operator):
+        return f"{count_of_calls(operator.baseline_calls)} -> {candidate_calls}"
+    return candidate_calls
+
+
+def _name_entry(operator: OperatorDifference) -> Entry:
+    return Entry(one_line(operator.name, 34), best=operator.named)
 
 
 COLUMNS: tuple[Column[OperatorDifference], ...] = (
-    Column(
-        "name",
-        "operator",
-        lambda each: each.name,
-        lambda each: Entry(one_line(each.name, 34), best=each.named),
-    ),
-    Column("kind", None, lambda each: each.kind),
+    Column("name", "operator", lambda operator: operator.name, _name_entry),
+    Column("kind", None, lambda operator: operator.kind),
     Column(
         "baseline",
         "baseline ms",
-        lambda each: each.baseline,
-        lambda each: _milliseconds(each.baseline),
+        lambda operator: operator.baseline,
+        lambda operator: _milliseconds(operator.baseline),
     ),
     Column(
         "candidate",
         "candidate ms",
-        lambda each: each.candidate,
-        lambda each: _milliseconds(each.candidate),
+        lambda operator: operator.candidate,
+        lambda operator: _milliseconds(operator.candidate),
     ),
     Column(
         "share",
         "of the difference",
-        lambda each: each.share,
-        lambda each: f"{100 * each.share:.0f} %",
+        lambda operator: operator.share,
+        lambda operator: f"{100 * operator.share:.0f} %",
     ),
-    Column("baseline_calls", None, lambda each: each.baseline_calls),
-    Column("candidate_calls", None, lambda each: each.candidate_calls),
-    Column("", "calls", lambda each: each.candidate_calls, _calls),
-    Column("errors", None, lambda each: each.errors),
-    Column("named", None, lambda each: each.named),
+    Column("baseline_calls", None, lambda operator: operator.baseline_calls),
+    Column("candidate_calls", None, lambda operator: operator.candidate_calls),
+    Column("", "calls", lambda operator: operator.candidate_calls, _calls_text),
+    Column("errors", None, lambda operator: operator.errors),
+    Column("named", None, lambda operator: operator.named),
 )
 
 
-def lines(found: StepDifference) -> list[str]:
-    """Return the result in words: how long a step takes, which operators differ, and what else
-    does.
-    """
-    words = []
-    if found.timed is not None:
-        before, after = found.timed
+def lines(difference: StepDifference) -> list[str]:
+    """Return the time of a step, the operators that differ, and other differences, in sentences."""
+    sentences = []
+    if difference.timed is not None:
+        before, after = difference.timed
         change = change_in_words(after / before, None, None)
-        words.append(
+        launches = counted(difference.launches, "launch", "launches")
+        sentences.append(
             f"A step takes {number(after * 1e3)} ms, and {number(before * 1e3)} ms in the "
-            f"baseline: {change} (medians of {counted(found.launches, 'launch', 'launches')} each)."
+            f"baseline: {change} (medians of {launches} each)."
         )
-    words.append(found.sentence)
-    if found.differs and found.explained < EXPLAINED:
-        beside = (
-            " ".join(found.circumstances)
-            or "Page faults, waiting threads and CPU time do not differ either."
-        )
-        words.append(f"Operators leave most of the difference open. {beside}")
-    return words
+    sentences.append(difference.sentence)
+    if difference.differs and difference.explained < EXPLAINED:
+        circumstances = " ".join(difference.circumstances)
+        if not circumstances:
+            circumstances = "Page faults, waiting threads and CPU time do not differ either."
+        sentences.append(f"Operators leave most of the difference open. {circumstances}")
+    return sentences
 
 
-def operator_table(found: StepDifference, top: int, title: str = "") -> Table:
-    """Return the operators with the largest differences, and after them those of all kinds."""
-    shown = found.operators[:top]
-    left = len(found.operators) - len(shown)
-    more = f", the {len(shown)} that differ most of {len(found.operators)}" if left else ""
-    return table(COLUMNS, shown, (title or "Operators of a profiled step") + more)
+def operator_table(difference: StepDifference, top: int, title: str = "") -> Table:
+    """Return the table of the operators with the largest differences."""
+    shown = difference.operators[:top]
+    title = title or "Operators of a profiled step"
+    if len(shown) < len(difference.operators):
+        title += f", the {len(shown)} that differ most of {len(difference.operators)}"
+    return table(COLUMNS, shown, title)
 
 
-def difference_data(found: StepDifference) -> dict[str, Any]:
+def difference_data(difference: StepDifference) -> dict[str, Any]:
     """Return a cell's difference as a JSON object, with all operators."""
-    whole = {BASELINE: found.baseline, CANDIDATE: found.candidate}
-    timed = (
-        None if found.timed is None else dict(zip((BASELINE, CANDIDATE), found.timed, strict=True))
-    )
+    seconds = None
+    if difference.timed is not None:
+        before, after = difference.timed
+        seconds = {BASELINE: before, CANDIDATE: after}
     return {
-        "cell": axes.values(found.cell),
-        "sentence": found.sentence,
-        "profiler": found.profiler,
-        "steps": found.steps,
-        "launches": found.launches,
-        "profiled_seconds": whole,
-        "seconds": timed,
-        "differs": found.differs,
-        "named": [each.name for each in found.named],
-        "explained": found.explained,
-        "operators": objects(COLUMNS, found.operators),
-        "kinds": objects(COLUMNS, found.kinds),
-        "circumstances": list(found.circumstances),
-        "problem": found.problem,
+        "cell": axes.values(difference.cell),
+        "sentence": difference.sentence,
+        "profiler": difference.profiler,
+        "steps": difference.steps,
+        "launches": difference.launches,
+        "profiled_seconds": {BASELINE: difference.baseline, CANDIDATE: difference.candidate},
+        "seconds": seconds,
+        "differs": difference.differs,
+        "named": [operator.name for operator in difference.named],
+        "explained": difference.explained,
+        "operators": objects(COLUMNS, difference.operators),
+        "kinds": objects(COLUMNS, difference.kinds),
+        "circumstances": list(difference.circumstances),
+        "problem": difference.problem,
     }
 
 
-def _page(found: StepDifference, top: int) -> Page:
-    """Return the operators and their kinds as tables, and the result in words."""
-    if found.problem:
-        return Page((f"{name_of(found.cell)}.",), (), tuple(lines(found)))
+def _page(difference: StepDifference, top: int) -> Page:
+    """Return the operators and their kinds as tables, and the result in sentences."""
+    name = name_of(difference.cell)
+    after = lines(difference)
+    if difference.problem:
+        return Page((f"{name}.",), (), tuple(after))
+    launches = counted(difference.launches, "launch", "launches")
+    steps = counted(difference.steps, "step")
     before = (
-        f"{name_of(found.cell)}, against the baseline.",
-        (
-            f"Under {found.profiler} a step takes {number(found.candidate * 1e3)} ms, and "
-            f"{number(found.baseline * 1e3)} ms in the baseline (means of "
-            f"{counted(found.launches, 'launch', 'launches')} each, {counted(found.steps, 'step')} "
-            "a launch)."
-        ),
+        f"{name}, against the baseline.",
+        f"Under {difference.profiler} a step takes {number(difference.candidate * 1e3)} ms, and "
+        f"{number(difference.baseline * 1e3)} ms in the baseline (means of {launches} each, "
+        f"{steps} a launch).",
     )
     tables = (
-        table(COLUMNS, found.kinds, "Kinds of operators of a profiled step"),
-        operator_table(found, top),
+        table(COLUMNS, difference.kinds, "Kinds of operators of a profiled step"),
+        operator_table(difference, top),
     )
-    legend = f"{BEST} accounts for a part of the difference that repeats over the launches."
-    return Page(before, tables, (*((legend,) if found.named else ()), *lines(found)))
+    if difference.named:
+        legend = f"{BEST} accounts for a part of the difference that repeats over the launches."
+        after = [legend, *after]
+    return Page(before, tables, tuple(after))
+
+
+def _data(difference: StepDifference) -> dict[str, Any]:
+    return {"schema": SCHEMA, **difference_data(difference)}
 
 
 REPORT: Report[StepDifference] = Report(
     name="operators",
     summary="Which operators account for the difference between two builds of one cell's step.",
     examples=("dlbench explain jax/lstm32 --against 0.4.20",),
-    page=lambda found, options: _page(found, options.top),
-    data=lambda found: {"schema": SCHEMA, **difference_data(found)},
-    rows=lambda found: csv_rows(COLUMNS, found.operators),
+    page=lambda difference, options: _page(difference, options.top),
+    data=_data,
+    rows=lambda difference: csv_rows(COLUMNS, difference.operators),
 )
 """`dlbench explain --against`."""

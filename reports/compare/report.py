@@ -27,7 +27,7 @@ from dlbench.reports.results.number_text import percent
 from dlbench.reports.results.record import BASELINE, CANDIDATE
 from dlbench.reports.results.safe_text import one_line, table_field, visible_lines
 from dlbench.reports.results.statistics import Ratio
-from dlbench.reports.results.verdict import POWER, PairedEstimate, Rule, Verdict
+from dlbench.reports.results.verdict import POWER, Rule, Verdict
 
 
 class Words(NamedTuple):
@@ -35,10 +35,10 @@ class Words(NamedTuple):
 
     word: str
     legend: str
-    said: str = ""
+    clause: str = ""
     """Describes its cells in the reason why a gate does not pass; empty if they let it pass."""
     junit: str = ""
-    """The element of its test case; empty: it passed."""
+    """The element of its test case; empty if it passed."""
 
 
 _SLOWER = "slower by more than {magnitude}, significant at p <= {p}; fails a build"
@@ -82,62 +82,71 @@ _QUIET = (Verdict.NO_REGRESSION, Verdict.COMPARISON)
 
 def by_verdict(comparison: Comparison) -> dict[Verdict, tuple[CellComparison, ...]]:
     """Return the cells by their verdicts, the gravest first."""
-    return {each: cells for each in Verdict if (cells := comparison.having(each))}
+    cells_by_verdict = {}
+    for verdict in Verdict:
+        cells = comparison.having(verdict)
+        if cells:
+            cells_by_verdict[verdict] = cells
+    return cells_by_verdict
 
 
 def headline(comparison: Comparison) -> str:
-    """Return the counts, the gravest first: "24 cells: 1 REGRESSION, 2 inconclusive, 21 no
-    regression".
+    """Return the counts, the gravest first.
+
+    For example "24 cells: 1 REGRESSION, 2 inconclusive, 21 no regression".
     """
-    counts = ", ".join(
-        f"{len(found)} "
-        f"{_PLURALS.get(each, WORDS[each].word) if len(found) > 1 else WORDS[each].word}"
-        for each, found in by_verdict(comparison).items()
-    )
-    none = (
-        ""
-        if any(cell.measured for cell in comparison.cells)
-        else ", none with launches that count on both sides"
-    )
-    only_baseline, only_candidate = len(comparison.only_baseline), len(comparison.only_candidate)
-    one_sided = f"; {only_baseline} only in the baseline" if only_baseline else ""
-    one_sided += f"; {only_candidate} only in the candidate" if only_candidate else ""
-    judged = counted(len(comparison.cells), "cell")
+    counts = []
+    for verdict, cells in by_verdict(comparison).items():
+        word = WORDS[verdict].word
+        if len(cells) > 1:
+            word = _PLURALS.get(verdict, word)
+        counts.append(f"{len(cells)} {word}")
+    total = counted(len(comparison.cells), "cell")
     if comparison.rule.further:
-        cells = counted(len({cell.cell for cell in comparison.cells}), "cell")
-        judged = f"{cells}, {counted(len(comparison.cells), 'judgement')}"
-    return f"{judged}{none}: {counts}{one_sided}"
+        different_cells = len({cell.cell for cell in comparison.cells})
+        judgements = counted(len(comparison.cells), "judgement")
+        total = f"{counted(different_cells, 'cell')}, {judgements}"
+    if not any(cell.measured for cell in comparison.cells):
+        total += ", none with launches that count on both sides"
+    line = f"{total}: {', '.join(counts)}"
+    if comparison.only_baseline:
+        line += f"; {len(comparison.only_baseline)} only in the baseline"
+    if comparison.only_candidate:
+        line += f"; {len(comparison.only_candidate)} only in the candidate"
+    return line
 
 
 def heading(comparison: Comparison) -> str:
-    """Return the title: which sides, in words."""
+    """Return the title: the two sides."""
     return f"{comparison.candidate} against {comparison.baseline}"
 
 
-def ratio_of(found: Ratio) -> str:
+def ratio_of(ratio: Ratio) -> str:
     """Return a ratio and its interval to a tenth of a per cent: "1.032 (1.021-1.043)"."""
+    text = _three_decimals(ratio.value)
+    if ratio.low is None or ratio.high is None:
+        return text
+    return f"{text} ({_three_decimals(ratio.low)}-{_three_decimals(ratio.high)})"
 
-    def written(value: float) -> str:
-        return f"{value:.3f}" if 0.001 <= value < 1000 else f"{value:.2e}"
 
-    ends = (
-        ""
-        if found.low is None or found.high is None
-        else f" ({written(found.low)}-{written(found.high)})"
-    )
-    return f"{written(found.value)}{ends}"
+def _three_decimals(value: float) -> str:
+    return f"{value:.3f}" if 0.001 <= value < 1000 else f"{value:.2e}"
 
 
 def ratio_of_cell(cell: CellComparison) -> str:
     """Return a cell's ratio and interval, or the reason for having none."""
-    judged = cell.judgement
-    if judged.ratio is not None:
-        return ratio_of(Ratio(judged.ratio, judged.low, judged.high, ""))
-    words = [
-        HOLES[side.status] if side.status is not Status.OK else "ok"
-        for side in (cell.baseline, cell.candidate)
-    ]
-    return "" if words == ["ok", "ok"] else " / ".join(words) if words[0] != words[1] else words[0]
+    judgement = cell.judgement
+    if judgement.ratio is not None:
+        return ratio_of(Ratio(judgement.ratio, judgement.low, judgement.high, ""))
+    baseline = _status_word(cell.baseline.status)
+    candidate = _status_word(cell.candidate.status)
+    if baseline != candidate:
+        return f"{baseline} / {candidate}"
+    return "" if baseline == "ok" else baseline
+
+
+def _status_word(status: Status) -> str:
+    return "ok" if status is Status.OK else HOLES[status]
 
 
 def launches_of(cell: CellComparison) -> str:
@@ -157,90 +166,85 @@ def marks_of(cell: CellComparison) -> str:
     return f" {symbols}" if symbols else ""
 
 
-def _row(cell: CellComparison) -> str:
+def _row_text(cell: CellComparison) -> str:
     name = row_name(cell.cell)
     return name if cell.quantity == TIME else f"{name}: {cell.quantity}"
 
 
-_OF_A_SIDE = ("status", "launches", "contended", "environment")
+def _ratio_entry(cell: CellComparison) -> Entry:
+    return Entry(ratio_of_cell(cell), marks=marks_of(cell))
+
+
+def _finding_entry(cell: CellComparison) -> Entry:
+    return Entry(WORDS[cell.verdict].word, hole=cell.verdict in GRAVE)
+
+
+def _verdict_of_numbers(cell: CellComparison) -> Verdict:
+    """Return the verdict, inconclusive where there is no number."""
+    if cell.verdict in (Verdict.BROKEN, Verdict.HOLE):
+        return Verdict.INCONCLUSIVE
+    return cell.verdict
+
+
+def _launches_used(cell: CellComparison) -> dict[str, int]:
+    return {
+        BASELINE: cell.judgement.baseline_launches,
+        CANDIDATE: cell.judgement.candidate_launches,
+    }
+
+
+def _pairs_data(cell: CellComparison) -> dict[str, Any]:
+    return dict(zip((BASELINE, CANDIDATE), cell.pairs, strict=True))
+
+
+def _tail_data(cell: CellComparison) -> dict[str, float] | None:
+    tail = cell.tail
+    return None if tail is None else {"ratio": tail.ratio, "low": tail.low, "high": tail.high}
+
+
+_JUDGEMENT = (
+    "ratio",
+    "low",
+    "high",
+    "p",
+    "adjusted_p",
+    "smallest_effect",
+    "standard_error",
+    "method",
+    "sentence",
+)
+_SIDE = ("status", "launches", "contended", "environment")
 _CELL: tuple[Column[CellComparison], ...] = (
-    Column("", "", _row),
-    Column("", "threads", lambda each: head_of(each.cell)),
-    Column(
-        "", "candidate / baseline", lambda each: Entry(ratio_of_cell(each), marks=marks_of(each))
-    ),
-    Column("cell", None, lambda each: each.cell, fields=axes.NAMES),
-    Column("quantity", None, lambda each: each.quantity),
-    Column(
-        "finding",
-        "verdict",
-        lambda each: each.verdict,
-        lambda each: Entry(WORDS[each.verdict].word, hole=each.verdict in GRAVE),
-    ),
+    Column("", "", _row_text),
+    Column("", "threads", lambda cell: head_of(cell.cell)),
+    Column("", "candidate / baseline", _ratio_entry),
+    Column("cell", None, lambda cell: cell.cell, fields=axes.NAMES),
+    Column("quantity", None, lambda cell: cell.quantity),
+    Column("finding", "verdict", lambda cell: cell.verdict, _finding_entry),
     Column("", "launches", launches_of),
-    Column(
-        "verdict",
-        None,
-        lambda each: (
-            Verdict.INCONCLUSIVE if each.verdict in (Verdict.BROKEN, Verdict.HOLE) else each.verdict
-        ),
-    ),
+    Column("verdict", None, _verdict_of_numbers),
+    *attributes(lambda cell: cell.judgement, *_JUDGEMENT, standard_error=None),
+    Column("launches_used", None, _launches_used, fields=None),
+    Column("pairs", None, _pairs_data, fields=None),
+    Column("tail", None, _tail_data, fields=None),
+    Column("loss_difference", None, lambda cell: cell.loss_difference, fields=None),
     *attributes(
-        lambda each: each.judgement,
-        *(
-            "ratio",
-            "low",
-            "high",
-            "p",
-            "adjusted_p",
-            "smallest_effect",
-            "standard_error",
-            "method",
-            "sentence",
-        ),
-        standard_error=None,
-    ),
-    Column(
-        "launches_used",
-        None,
-        lambda each: {
-            BASELINE: each.judgement.baseline_launches,
-            CANDIDATE: each.judgement.candidate_launches,
-        },
-        fields=None,
-    ),
-    Column(
-        "pairs",
-        None,
-        lambda each: dict(zip((BASELINE, CANDIDATE), each.pairs, strict=True)),
-        fields=None,
-    ),
-    Column("tail", None, lambda each: _of_tail(each.tail), fields=None),
-    Column("loss_difference", None, lambda each: each.loss_difference, fields=None),
-    *attributes(
-        lambda each: each, BASELINE, CANDIDATE, **dict.fromkeys((BASELINE, CANDIDATE), _OF_A_SIDE)
+        lambda cell: cell, BASELINE, CANDIDATE, **dict.fromkeys((BASELINE, CANDIDATE), _SIDE)
     ),
 )
 
 
-def _of_tail(found: PairedEstimate | None) -> dict[str, float] | None:
-    return None if found is None else {"ratio": found.ratio, "low": found.low, "high": found.high}
-
-
 def table(cells: Sequence[CellComparison], title: str = "") -> Table:
-    """Return a row for each cell, and for each quantity judged, under the headings of their
-    networks.
-    """
-    return columns.table(_CELL, cells, title, group=lambda each: group_name(each.cell))
+    """Return a row for each cell and quantity judged, under the headings of their networks."""
+    return columns.table(_CELL, cells, title, group=lambda cell: group_name(cell.cell))
 
 
 def comparison_rows(comparison: Comparison) -> Rows:
     """Return a line for each cell; flags are those of both sides."""
 
-    def flags(each: CellComparison) -> list[Any]:
-        return list(
-            {flag.kind: flag for flag in (*each.baseline.flags, *each.candidate.flags)}.values()
-        )
+    def flags(cell: CellComparison) -> list[Any]:
+        by_kind = {flag.kind: flag for flag in (*cell.baseline.flags, *cell.candidate.flags)}
+        return list(by_kind.values())
 
     return csv_rows((*_CELL, Column("flags", None, flags)), comparison.cells)
 
@@ -248,16 +252,16 @@ def comparison_rows(comparison: Comparison) -> Rows:
 def comparison_data(comparison: Comparison) -> dict[str, Any]:
     """Return a JSON object: the sides, the rule, the counts, and an object for each cell."""
     return {
-        **{
-            name: getattr(comparison, name)
-            for name in (BASELINE, CANDIDATE, "purpose", "same_session")
-        },
+        "baseline": comparison.baseline,
+        "candidate": comparison.candidate,
+        "purpose": comparison.purpose,
+        "same_session": comparison.same_session,
         "machines": [
             {"machine": host.fingerprint, "machine_name": host.name} for host in comparison.hosts
         ],
         "headline": headline(comparison),
         "gate": plain(gate_outcome(comparison)) if comparison.purpose == "gate" else None,
-        "counts": {each.name: len(cells) for each, cells in by_verdict(comparison).items()},
+        "counts": {verdict.name: len(cells) for verdict, cells in by_verdict(comparison).items()},
         "geometric_mean": plain(comparison.geometric_mean),
         "rule": {key: value for key, value in plain(comparison.rule).items() if key != "words"},
         "notes": list(comparison.notes),
@@ -267,86 +271,91 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
             CANDIDATE: [axes.values(cell) for cell in comparison.only_candidate],
         },
         "cells": objects(_CELL, comparison.cells),
-        "operators": list(map(difference_data, comparison.operators)),
+        "operators": [difference_data(difference) for difference in comparison.operators],
     }
 
 
 def _reasons(comparison: Comparison) -> list[str]:
-    """Return a sentence for each notable cell, the gravest first; verdicts that fail nothing are
-    cut to a few.
+    """Return a sentence for each notable cell, the gravest first.
+
+    Of the cells whose verdict fails nothing it gives a few.
     """
     lines = []
-    for found, cells in by_verdict(comparison).items():
-        if found not in _QUIET:
-            shown = cells if found in GRAVE else cells[:_MOST_REASONS]
-            lines += [f"{each.name}: {sentence_of(each)}" for each in shown]
-            if len(shown) < len(cells):
-                lines.append(
-                    f"... and {len(cells) - len(shown)} more of {WORDS[found].word}; --json shows "
-                    "all"
-                )
+    for verdict, cells in by_verdict(comparison).items():
+        if verdict in _QUIET:
+            continue
+        shown = cells if verdict in GRAVE else cells[:_MOST_REASONS]
+        lines += [f"{cell.name}: {sentence_of(cell)}" for cell in shown]
+        more = len(cells) - len(shown)
+        if more:
+            lines.append(f"... and {more} more of {WORDS[verdict].word}; --json shows all")
     return lines
 
 
 def sentence_of(cell: CellComparison) -> str:
     """Return why a cell has its verdict, adjusted p-value included."""
-    judged = cell.judgement
-    name, p = ("p", judged.p) if judged.adjusted_p is None else ("adjusted p", judged.adjusted_p)
-    if judged.tail is not None:
-        p = judged.tail.slower_p
-    shown = p is not None and cell.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT)
-    return f"{judged.sentence}; {name} {p:.2g}" if shown else judged.sentence
+    judgement = cell.judgement
+    name = "p"
+    p_value = judgement.p
+    if judgement.adjusted_p is not None:
+        name = "adjusted p"
+        p_value = judgement.adjusted_p
+    if judgement.tail is not None:
+        p_value = judgement.tail.slower_p
+    if p_value is None or cell.verdict not in (Verdict.REGRESSION, Verdict.IMPROVEMENT):
+        return judgement.sentence
+    return f"{judgement.sentence}; {name} {p_value:.2g}"
 
 
 def closing(comparison: Comparison) -> list[str]:
     """Return the geometric mean, the smallest effect and the remarks."""
-    return [*figures(comparison), *remarks(comparison), *operators_in_words(comparison)]
+    return [*figures(comparison), *remarks(comparison), *operator_lines(comparison)]
 
 
-def operators_in_words(comparison: Comparison) -> list[str]:
+def operator_lines(comparison: Comparison) -> list[str]:
     """Return a line for each profiled cell: which operators account for its difference."""
-    return [f"{name_of(each.cell)}: {each.sentence}" for each in comparison.operators]
+    return [
+        f"{name_of(difference.cell)}: {difference.sentence}" for difference in comparison.operators
+    ]
 
 
 def figures(comparison: Comparison) -> list[str]:
     """Return the geometric mean and the smallest effect."""
     lines = []
-    if comparison.geometric_mean is not None:
-        mean = comparison.geometric_mean
+    mean = comparison.geometric_mean
+    if mean is not None:
         lines.append(f"Candidate / baseline, {mean.method}: {ratio_of(mean)}; above 1 is slower.")
-    unjudged = (Verdict.COMPARISON, Verdict.DIFFERENT)
-    judged = [
-        each.judgement
-        for each in comparison.cells
-        if each.verdict not in unjudged and each.quantity == TIME
-    ]
-    effects = sorted(each.smallest_effect for each in judged if each.smallest_effect is not None)
+    effects = []
+    for cell in comparison.cells:
+        if cell.verdict in (Verdict.COMPARISON, Verdict.DIFFERENT) or cell.quantity != TIME:
+            continue
+        if cell.judgement.smallest_effect is not None:
+            effects.append(cell.judgement.smallest_effect)
     if effects:
-        middle = effects[len(effects) // 2]
-        span = percent(middle)
+        effects.sort()
+        span = percent(effects[len(effects) // 2])
         if len(effects) > 1:
             span += f" (median of the cells; {percent(effects[-1])} worst)"
-        often = percent(POWER)
         lines.append(
-            f"Smallest slowdown that would have been called a regression {often} of the time: "
-            f"{span}."
+            f"Smallest slowdown that would have been called a regression {percent(POWER)} of the "
+            f"time: {span}."
         )
     return lines
 
 
 def remarks(comparison: Comparison) -> list[str]:
-    """Return the notes, cells of one side alone and what differs besides the code first."""
+    """Return the notes.
+
+    First come the cells of one side alone, and the differences besides the code.
+    """
     lines = [
         *_one_sided("only in the baseline", comparison.only_baseline),
         *_one_sided("only in the candidate", comparison.only_candidate),
     ]
-    differing = side_differences_line(comparison.differences, len(comparison.cells))
-    return [
-        *lines,
-        *([differing] if differing else []),
-        *_slower_tails(comparison),
-        *comparison.notes,
-    ]
+    differences = side_differences_line(comparison.differences, len(comparison.cells))
+    if differences:
+        lines.append(differences)
+    return [*lines, *_slower_tails(comparison), *comparison.notes]
 
 
 _TAIL_P = 0.0005
@@ -355,9 +364,7 @@ slower."""
 
 
 def _slower_tails(comparison: Comparison) -> list[str]:
-    """Return a line for each cell whose slowest steps are clearly slower though the step itself is
-    not.
-    """
+    """Return a line for each cell with clearly slower slowest steps but no slower step."""
     lines = []
     for cell in comparison.cells:
         tail = cell.tail
@@ -375,58 +382,61 @@ def _slower_tails(comparison: Comparison) -> list[str]:
 _MOST_NAMES = 10
 
 
-def _one_sided(where: str, cells: Sequence[Cell]) -> list[str]:
-    """Return a line for each of the first cells that one side lacks, and the number of the
-    others.
-    """
-    lines = [f"{where[:1].upper()}{where[1:]}: {name_of(cell)}." for cell in cells[:_MOST_NAMES]]
+def _one_sided(side: str, cells: Sequence[Cell]) -> list[str]:
+    """Return a line for each of the first cells that one side lacks, and the number of others."""
+    lines = [f"{side[:1].upper()}{side[1:]}: {name_of(cell)}." for cell in cells[:_MOST_NAMES]]
     more = len(cells) - len(lines)
-    return [*lines, f"... and {more} more {where}; --json shows all."] if more else lines
+    if more:
+        lines.append(f"... and {more} more {side}; --json shows all.")
+    return lines
 
 
 def meanings(comparison: Comparison) -> dict[Verdict, str]:
     """Return the meanings of the verdicts in use."""
-    rule, gate = comparison.rule, comparison.purpose == "gate"
-    words = {
+    rule = comparison.rule
+    p_value = rule.false_alarms if comparison.purpose == "gate" else rule.p_value
+    values = {
         "magnitude": _thresholds(rule, percent(rule.magnitude), 1),
         "tolerance": _thresholds(rule, percent(rule.tolerance), 2),
-        "p": f"{rule.false_alarms if gate else rule.p_value:.2g}",
+        "p": f"{p_value:.2g}",
     }
-    return {each: WORDS[each].legend.format(**words) for each in by_verdict(comparison)}
+    return {verdict: WORDS[verdict].legend.format(**values) for verdict in by_verdict(comparison)}
 
 
-def _thresholds(rule: Rule, of_time: str, times: int) -> str:
+def _thresholds(rule: Rule, threshold_of_time: str, times: int) -> str:
     """Return the thresholds of all quantities that are judged: "2.5 % (peak memory 5 %)"."""
     further = ", ".join(
         f"{JUDGED[name].words} {percent(times * share)}" for name, share in rule.further
     )
     if not rule.judges_time:
         return further
-    return f"{of_time} ({further})" if further else of_time
+    return f"{threshold_of_time} ({further})" if further else threshold_of_time
 
 
 def legend(comparison: Comparison) -> list[str]:
     """Return the meanings of the verdicts and marks in use."""
-    lines = [f"{WORDS[each].word}: {meaning}" for each, meaning in meanings(comparison).items()]
-    lines += axes.legends(each.cell for each in comparison.cells)
-    raised = {kind for each in comparison.cells for kind in flags_of(each)}
+    lines = [
+        f"{WORDS[verdict].word}: {meaning}" for verdict, meaning in meanings(comparison).items()
+    ]
+    lines += axes.legends(cell.cell for cell in comparison.cells)
+    raised = {kind for cell in comparison.cells for kind in flags_of(cell)}
     return lines + [f"{kind.symbol} {kind.legend}" for kind in KINDS if kind in raised]
 
 
 def details_of(cells: Iterable[CellComparison]) -> list[str]:
     """Return the facts behind the marks, each once."""
-    facts: dict[str, list[Cell]] = {}
-    for each in cells:
-        for name, side in ((BASELINE, each.baseline), (CANDIDATE, each.candidate)):
+    cells_by_fact: dict[str, list[Cell]] = {}
+    for cell in cells:
+        for name, side in ((BASELINE, cell.baseline), (CANDIDATE, cell.candidate)):
             for flag in side.flags:
                 if flag.kind is not PARITY_UNCHECKED:
-                    facts.setdefault(f"{name}: {flag.kind.symbol} {flag.sentence}", []).append(
-                        each.cell
-                    )
-    return [
-        f"{name_of(first)}{f' and {len(others)} more' if others else ''}, {fact}"
-        for fact, (first, *others) in facts.items()
-    ]
+                    fact = f"{name}: {flag.kind.symbol} {flag.sentence}"
+                    cells_by_fact.setdefault(fact, []).append(cell.cell)
+    lines = []
+    for fact, (first, *others) in cells_by_fact.items():
+        more = f" and {len(others)} more" if others else ""
+        lines.append(f"{name_of(first)}{more}, {fact}")
+    return lines
 
 
 def machines(comparison: Comparison) -> str:
@@ -434,12 +444,10 @@ def machines(comparison: Comparison) -> str:
     names = [host.name for host in comparison.hosts]
     if len(names) > 1:
         return f"Baseline on {names[0]}; candidate on {names[1]}."
-    how = (
-        "both sides in one session"
-        if comparison.same_session
-        else "the two sides in different sessions"
-    )
-    return f"On {names[0]}, {how}."
+    sessions = "the two sides in different sessions"
+    if comparison.same_session:
+        sessions = "both sides in one session"
+    return f"On {names[0]}, {sessions}."
 
 
 class GateOutcome(NamedTuple):
@@ -456,7 +464,7 @@ class GateOutcome(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The line a gate ends with."""
+        """The last line of a gate."""
         return f"gate {self.outcome}: {self.why}"
 
 
@@ -465,7 +473,7 @@ _BEYOND = (Status.UNSUPPORTED, Status.OUT_OF_MEMORY)
 
 def gate_outcome(comparison: Comparison) -> GateOutcome:
     """Return the outcome of a gate."""
-    counts = {found: len(cells) for found, cells in by_verdict(comparison).items()}
+    counts = {verdict: len(cells) for verdict, cells in by_verdict(comparison).items()}
     holes = comparison.having(Verdict.HOLE)
     beyond = sum(
         cell.baseline.status in _BEYOND and cell.candidate.status in _BEYOND for cell in holes
@@ -477,42 +485,44 @@ def gate_outcome(comparison: Comparison) -> GateOutcome:
 
 
 def outcome_of(counts: Mapping[Verdict, int], noun: str, of_time: bool = True) -> GateOutcome:
-    """Return the outcome by the number of cells (or ``noun``) of each verdict, which are on times
-    alone or not.
+    """Return the outcome by the number of cells (or ``noun``) of each verdict.
+
+    ``of_time`` tells whether the verdicts are on times alone.
     """
-    judged = counted(sum(counts.values()), noun)
+    total = sum(counts.values())
+    judged = counted(total, noun)
     failing = [verdict for verdict in GRAVE if counts.get(verdict)]
     if failing:
-        return GateOutcome("failed", _how_many(counts, failing, judged, of_time))
-    if sum(counts.values()) == counts.get(Verdict.HOLE, 0):
+        return GateOutcome("failed", _counts_text(counts, failing, judged, of_time))
+    if total == counts.get(Verdict.HOLE, 0):
         return GateOutcome("undecided", f"no {noun} was measured on both sides")
     undecided = [
         verdict
         for verdict in Verdict
-        if verdict not in GRAVE and counts.get(verdict) and WORDS[verdict].said
+        if verdict not in GRAVE and counts.get(verdict) and WORDS[verdict].clause
     ]
     if undecided:
-        return GateOutcome("undecided", _how_many(counts, undecided, judged, of_time))
+        return GateOutcome("undecided", _counts_text(counts, undecided, judged, of_time))
     return GateOutcome("passed", f"no {'slowdown' if of_time else 'regression'} in {judged}")
 
 
-def _how_many(
+def _counts_text(
     counts: Mapping[Verdict, int], verdicts: Iterable[Verdict], judged: str, of_time: bool
 ) -> str:
-    """Return how many of the cells have these verdicts: "2 of 5 cells are slower than the baseline,
-    1 is broken".
+    """Return how many of the cells have these verdicts.
+
+    For example "2 of 5 cells are slower than the baseline, 1 is broken".
     """
-    words: list[str] = []
+    clauses: list[str] = []
     for verdict in verdicts:
         count = counts[verdict]
-        of = "" if words else f" of {judged}"
-        said = (
-            WORDS[verdict].said
-            if of_time or verdict is not Verdict.REGRESSION
-            else "worse than the baseline"
-        )
-        words.append(f"{count}{of} {'is' if count == 1 else 'are'} {said}")
-    return ", ".join(words)
+        total = "" if clauses else f" of {judged}"
+        verb = "is" if count == 1 else "are"
+        clause = WORDS[verdict].clause
+        if verdict is Verdict.REGRESSION and not of_time:
+            clause = "worse than the baseline"
+        clauses.append(f"{count}{total} {verb} {clause}")
+    return ", ".join(clauses)
 
 
 _CHANGES = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.DIFFERENT, Verdict.IMPROVEMENT)
@@ -521,45 +531,59 @@ MOST_CHARACTERS = 65_536
 
 
 def comparison_to_markdown(comparison: Comparison) -> str:
-    """Return a comment for a pull request: the outcome, the changes and what is open; the rest
-    within ``<details>``.
+    """Return a comment for a pull request: outcome, changes and open questions.
 
-    Its first line is invisible: a job uses it to find and update the comment. If the text would be
-    too long, the least striking cells and the last facts are left out.
+    The rest stands within ``<details>``. The first line is invisible: a job uses it to find and
+    update the comment. If the text would be too long, the least striking cells and the last facts
+    are left out.
     """
-    outcome = (
-        gate_outcome(comparison).line if comparison.purpose == "gate" else headline(comparison)
-    )
-    cells, meant = by_verdict(comparison), meanings(comparison)
-    unclear = [each for each in cells if each not in (*_CHANGES, Verdict.NO_REGRESSION)]
-    notes = [f"{len(cells[each])} {WORDS[each].word}: {meant[each]}" for each in unclear]
-    notes += [*operators_in_words(comparison), *remarks(comparison)]
-    # Nothing in an indented line has a meaning to Markdown.
-    command = (
-        f"Measure it again:\n\n    {one_line(comparison.command)}\n" if comparison.command else ""
-    )
-    words = [*figures(comparison), *legend(comparison)]
+    if comparison.purpose == "gate":
+        outcome = gate_outcome(comparison).line
+    else:
+        outcome = headline(comparison)
     before = f"<!-- dlbench {comparison.purpose} -->\n### {escaped(outcome)}\n"
     about = paragraph(f"{heading(comparison)}. {machines(comparison)}") + "\n"
-    rest = _bullets(notes), command, _bullets(words)
-    room = MOST_CHARACTERS - sum(map(len, (before, about, *rest))) - 300
-    changed = [
-        each
-        for kind in _CHANGES
-        for each in sorted(
-            cells.get(kind, ()), key=lambda cell: -abs(math.log(cell.judgement.ratio or 1.0))
-        )
-    ]
-    changes = _table([(*_fields(each), _finding(each)) for each in changed], room // 3)
+    notes = _bullets(_open_questions(comparison))
+    command = ""
+    if comparison.command:
+        # Nothing in an indented line has a meaning to Markdown.
+        command = f"Measure it again:\n\n    {one_line(comparison.command)}\n"
+    meaning = _bullets([*figures(comparison), *legend(comparison)])
+    fixed_texts = (before, about, notes, command, meaning)
+    room = MOST_CHARACTERS - sum(len(text) for text in fixed_texts) - 300
+    changes = _table([(*_fields(cell), _finding(cell)) for cell in _changed(comparison)], room // 3)
     facts = _bullets(details_of(comparison.cells), room // 3)
-    rows = [
-        (*_fields(each), WORDS[each.verdict].word, launches_of(each), sentence_of(each))
-        for of_kind in cells.values()
-        for each in of_kind
-    ]
-    every = _table(rows, room - len(changes) - len(facts), "launches", "why")
-    folded = f"<details><summary>All cells</summary>\n\n{every}\n{rest[2]}{facts}\n</details>\n"
-    return "\n".join(filter(None, (before, about, changes, *rest[:2], folded)))
+    rows = []
+    for cells in by_verdict(comparison).values():
+        for cell in cells:
+            word = WORDS[cell.verdict].word
+            rows.append((*_fields(cell), word, launches_of(cell), sentence_of(cell)))
+    all_cells = _table(rows, room - len(changes) - len(facts), "launches", "why")
+    folded = f"<details><summary>All cells</summary>\n\n{all_cells}\n{meaning}{facts}\n</details>\n"
+    return "\n".join(filter(None, (before, about, changes, notes, command, folded)))
+
+
+def _open_questions(comparison: Comparison) -> list[str]:
+    """Return the counts of the unclear verdicts, the operators and the remarks."""
+    meaning_of = meanings(comparison)
+    lines = []
+    for verdict, cells in by_verdict(comparison).items():
+        if verdict not in (*_CHANGES, Verdict.NO_REGRESSION):
+            lines.append(f"{len(cells)} {WORDS[verdict].word}: {meaning_of[verdict]}")
+    return [*lines, *operator_lines(comparison), *remarks(comparison)]
+
+
+def _changed(comparison: Comparison) -> list[CellComparison]:
+    """Return the changed cells, the gravest verdicts and the largest changes first."""
+    cells_by_verdict = by_verdict(comparison)
+    changed = []
+    for verdict in _CHANGES:
+        changed += sorted(cells_by_verdict.get(verdict, ()), key=_size_of_change, reverse=True)
+    return changed
+
+
+def _size_of_change(cell: CellComparison) -> float:
+    return abs(math.log(cell.judgement.ratio or 1.0))
 
 
 def _fields(cell: CellComparison) -> tuple[str, str]:
@@ -567,13 +591,11 @@ def _fields(cell: CellComparison) -> tuple[str, str]:
 
 
 def _finding(cell: CellComparison) -> str:
-    """Return the verdict in one word, with the reason where there is no ratio that says it."""
+    """Return the verdict in one word, with the reason where no ratio gives it."""
     word = WORDS[cell.verdict].word
-    return (
-        f"{word}: {sentence_of(cell)}"
-        if cell.verdict in (Verdict.BROKEN, Verdict.DIFFERENT)
-        else word
-    )
+    if cell.verdict in (Verdict.BROKEN, Verdict.DIFFERENT):
+        return f"{word}: {sentence_of(cell)}"
+    return word
 
 
 def _table(rows: Sequence[Sequence[str]], room: int, *further: str) -> str:
@@ -581,26 +603,26 @@ def _table(rows: Sequence[Sequence[str]], room: int, *further: str) -> str:
     if not rows:
         return ""
     head = ("cell", "candidate / baseline", "verdict", *further)
-    lines = [pipe_row(escaped(table_field(text)) for text in row) for row in rows]
-    shown = _within(lines, room, pipe_row(("... and {} more", *[""] * (len(head) - 1))))
-    return "".join(
-        f"{line}\n"
-        for line in (pipe_row(head), pipe_row([":--", "--:", *[":--"] * (len(head) - 2)]), *shown)
-    )
-
-
-def _bullets(lines: Sequence[str], room: int = MOST_CHARACTERS) -> str:
-    shown = _within([f"- {paragraph(line)}" for line in lines], room, "- ... and {} more")
+    rule = [":--", "--:", *[":--"] * (len(head) - 2)]
+    lines = []
+    for row in rows:
+        lines.append(pipe_row(escaped(table_field(text)) for text in row))
+    more = pipe_row(("... and {} more", *[""] * (len(head) - 1)))
+    shown = (pipe_row(head), pipe_row(rule), *_fit(lines, room, more))
     return "".join(f"{line}\n" for line in shown)
 
 
-def _within(lines: Sequence[str], room: int, more: str) -> list[str]:
-    """Return as many of the lines as have room, and of the others how many there are."""
-    fitting = sum(end <= room for end in accumulate(len(line) + 1 for line in lines))
-    return [
-        *lines[:fitting],
-        *([more.format(len(lines) - fitting)] if fitting < len(lines) else []),
-    ]
+def _bullets(lines: Sequence[str], room: int = MOST_CHARACTERS) -> str:
+    bullets = [f"- {paragraph(line)}" for line in lines]
+    return "".join(f"{line}\n" for line in _fit(bullets, room, "- ... and {} more"))
+
+
+def _fit(lines: Sequence[str], room: int, more: str) -> list[str]:
+    """Return as many of the lines as have room, and the number of the others."""
+    ends = accumulate(len(line) + 1 for line in lines)
+    fitting = sum(end <= room for end in ends)
+    left = len(lines) - fitting
+    return [*lines[:fitting], more.format(left)] if left else list(lines)
 
 
 def comparison_to_junit(comparison: Comparison) -> str:
@@ -610,14 +632,15 @@ def comparison_to_junit(comparison: Comparison) -> str:
     failures, errors, skipped, time; classname and name. The time of a case is the candidate's
     median seconds of one step.
     """
-    ends = Counter(WORDS[cell.verdict].junit for cell in comparison.cells)
+    counts = Counter(WORDS[cell.verdict].junit for cell in comparison.cells)
+    seconds = sum(_candidate_seconds(cell) for cell in comparison.cells)
     totals = {
         "name": "dlbench",
         "tests": str(len(comparison.cells)),
-        "failures": str(ends["failure"]),
-        "errors": str(ends["error"]),
-        "skipped": str(ends["skipped"]),
-        "time": f"{sum(map(_candidate_seconds, comparison.cells)):.6f}",
+        "failures": str(counts["failure"]),
+        "errors": str(counts["error"]),
+        "skipped": str(counts["skipped"]),
+        "time": f"{seconds:.6f}",
     }
     root = ElementTree.Element("testsuites", totals)
     suite = ElementTree.SubElement(root, "testsuite", totals)
@@ -631,19 +654,19 @@ def comparison_to_junit(comparison: Comparison) -> str:
     }
     if comparison.purpose == "gate":
         facts["gate"] = gate_outcome(comparison).line
-    for key, value in facts.items():
-        ElementTree.SubElement(properties, "property", name=key, value=one_line(value))
-    suite.extend(map(_case, comparison.cells))
+    for name, value in facts.items():
+        ElementTree.SubElement(properties, "property", name=name, value=one_line(value))
+    for cell in comparison.cells:
+        suite.append(_case(cell))
     ElementTree.indent(root)
-    return (
-        '<?xml version="1.0" encoding="utf-8"?>\n'
-        + ElementTree.tostring(root, encoding="unicode")
-        + "\n"
-    )
+    document = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{document}\n'
 
 
 def _candidate_seconds(cell: CellComparison) -> float:
-    return median(cell.candidate.launch_medians or (0.0,)) if cell.quantity == TIME else 0.0
+    if cell.quantity != TIME or not cell.candidate.launch_medians:
+        return 0.0
+    return median(cell.candidate.launch_medians)
 
 
 def _case(cell: CellComparison) -> ElementTree.Element:
@@ -674,32 +697,33 @@ _MOST_OPERATORS = 5
 
 
 def comparison_page(comparison: Comparison) -> Page:
-    """Return the comparison as words and a table: each cell's ratio and verdict, then more of the
-    striking ones.
+    """Return the comparison as a table and sentences.
 
-    The counts stand at the end, where a terminal leaves the reader.
+    The table has each cell's ratio and verdict, and the sentences more on the striking ones. The
+    counts stand at the end, where a terminal leaves the reader.
     """
     facts = [*_reasons(comparison), *details_of(comparison.cells)]
     end = [*closing(comparison), headline(comparison) + "."]
     if comparison.purpose == "gate":
         end.append(gate_outcome(comparison).line)
-    after = [line for block in (facts, legend(comparison), end) if block for line in ("", *block)]
+    after: list[str] = []
+    for block in (facts, legend(comparison), end):
+        if after and block:
+            after.append("")
+        after += block
     tables = [table(comparison.cells)]
     for difference in comparison.operators:
         if difference.differs:
-            tables.append(
-                operator_table(
-                    difference, _MOST_OPERATORS, f"Operators of {name_of(difference.cell)}"
-                )
-            )
-    return Page((heading(comparison), machines(comparison)), tuple(tables), tuple(after[1:]))
+            title = f"Operators of {name_of(difference.cell)}"
+            tables.append(operator_table(difference, _MOST_OPERATORS, title))
+    return Page((heading(comparison), machines(comparison)), tuple(tables), tuple(after))
 
 
 REPORT = Report(
     name="compare",
     summary="A candidate against a baseline, cell by cell, with a verdict.",
     examples=("dlbench compare previous latest",),
-    page=lambda found, options: comparison_page(found),
+    page=lambda comparison, options: comparison_page(comparison),
     data=comparison_data,
     rows=comparison_rows,
     own_formats={"markdown": comparison_to_markdown, "junit": comparison_to_junit},

@@ -1,3 +1,4 @@
-"""Reports on ratios: one time over another along an axis (rows, machines, nodes, releases,
-settings, a paper).
+"""Reports on ratios: one time over another along an axis.
+
+For example rows, machines, nodes, releases, settings, or a paper.
 """

@@ -1,4 +1,4 @@
-"""`dlbench report against`: the user's results beside the 2016 paper's Table 4.
+"""`dlbench report against`: the user's results next to the 2016 paper's Table 4.
 
 Cells of the same network at the paper's mini-batch and the same number of threads are compared, as
 long as both machines have a core for each thread: beyond that, threads share cores on one side
@@ -8,7 +8,7 @@ only.
 it cannot be of this network on that many cores.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from statistics import geometric_mean
@@ -34,9 +34,9 @@ from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.ratio.pairs import Row, seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult, fastest_mode
-from dlbench.reports.results.flags import CONTENDED, FEW_LAUNCHES, FlagKind
+from dlbench.reports.results.flags import CONTENDED, FEW_LAUNCHES, Flag, FlagKind
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.keys import Place, group_of, grouped
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import group_name, row_name
 from dlbench.reports.results.networks import FIRST
@@ -61,12 +61,12 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Pair:
-    """A cell measured here and its published counterpart."""
+    """A cell that the user measured and its published counterpart."""
 
     at: Cell
     """The published cell, with the table's name of the framework."""
     row: str
-    """The framework's name here."""
+    """The framework's name in the user's results."""
     now: CellResult | None
     """None: not measured."""
     build: Build | None
@@ -96,7 +96,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Match:
-    """One machine measured here against one published machine."""
+    """One of the user's machines against one published machine."""
 
     host: Host
     then: Host
@@ -111,24 +111,29 @@ class Match:
     @property
     def ceilings(self) -> dict[int, float]:
         """FLOP/s now, by threads."""
-        found: dict[int, float] = {}
+        ceilings: dict[int, float] = {}
         for pair in self.pairs:
-            if pair.now is not None and pair.now.gflops is not None and pair.now.ceiling_fraction:
-                found.setdefault(pair.at.threads, pair.now.gflops * 1e9 / pair.now.ceiling_fraction)
-        return dict(sorted(found.items()))
+            now = pair.now
+            if now is not None and now.gflops is not None and now.ceiling_fraction:
+                ceilings.setdefault(pair.at.threads, now.gflops * 1e9 / now.ceiling_fraction)
+        return dict(sorted(ceilings.items()))
 
     @property
     def common(self) -> dict[int, list[str]]:
-        """By threads, the networks that every row with a mean there has a speed-up for."""
-        found = {}
+        """By threads, the networks for which every row with a mean there has a speed-up."""
+        common = {}
         timed = [pair for pair in self.fastest if pair.speedup is not None]
-        for threads, there in sorted(grouped(timed, lambda pair: pair.at.threads).items()):
-            of_rows = grouped(there, lambda pair: (pair.at.framework, pair.row)).values()
-            rows = [[pair.at.network for pair in of] for of in of_rows]
-            found[threads] = [
-                name for name in dict.fromkeys(rows[0]) if all(name in row for row in rows)
+        for threads, pairs in sorted(grouped(timed, lambda pair: pair.at.threads).items()):
+            pairs_by_row = grouped(pairs, lambda pair: (pair.at.framework, pair.row))
+            networks_of_rows = [
+                [pair.at.network for pair in pairs_of_row] for pairs_of_row in pairs_by_row.values()
             ]
-        return found
+            common[threads] = [
+                network
+                for network in dict.fromkeys(networks_of_rows[0])
+                if all(network in networks for networks in networks_of_rows)
+            ]
+        return common
 
     @property
     def means(self) -> list[dict[str, Any]]:
@@ -136,23 +141,27 @@ class Match:
 
         ``per_peak`` is None unless it is known for all of them, ``common`` is the speed-up over the
         common networks only, which makes rows comparable, and ``disturbed`` names the networks
-        where other programs disturbed the measurement here.
+        whose measurement by the user was disturbed by other programs.
         """
-        common, means = self.common, []
+        common = self.common
+        means = []
         timed = [pair for pair in self.fastest if pair.speedup is not None]
-        of_rows = grouped(timed, lambda pair: (pair.at.framework, pair.row, pair.at.threads))
-        for (framework, row, threads), of in of_rows.items():
-            speedups = {pair.at.network: pair.speedup for pair in of if pair.speedup is not None}
-            spans = [pair.per_peak for pair in of if pair.per_peak is not None]
-            ends = (
-                list(map(geometric_mean, zip(*spans, strict=True)))
-                if len(spans) == len(speedups)
-                else []
-            )
-            shared = [speedups[name] for name in common[threads]]
-            disturbed = (
-                pair.at.network for pair in of if pair.now is not None and pair.now.has(CONTENDED)
-            )
+        pairs_by_row = grouped(timed, lambda pair: (pair.at.framework, pair.row, pair.at.threads))
+        for (framework, row, threads), pairs in pairs_by_row.items():
+            speedups = {pair.at.network: pair.speedup for pair in pairs if pair.speedup is not None}
+            spans = [pair.per_peak for pair in pairs if pair.per_peak is not None]
+            per_peak = None
+            if len(spans) == len(speedups):
+                per_peak = Span(
+                    geometric_mean(span.low for span in spans),
+                    geometric_mean(span.high for span in spans),
+                )
+            shared = [speedups[network] for network in common[threads]]
+            disturbed = [
+                pair.at.network
+                for pair in pairs
+                if pair.now is not None and pair.now.has(CONTENDED)
+            ]
             means.append(
                 {
                     "framework": framework,
@@ -160,7 +169,7 @@ class Match:
                     "threads": threads,
                     "networks": len(speedups),
                     "speedup": geometric_mean(speedups.values()),
-                    "per_peak": Span(*ends) if ends else None,
+                    "per_peak": per_peak,
                     "common": geometric_mean(shared) if shared else None,
                     "disturbed": list(dict.fromkeys(disturbed)),
                 }
@@ -170,9 +179,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Against:
-    """Every machine of the user's against every machine of the paper's table that has CPU
-    columns.
-    """
+    """Every machine of the user's against every machine of the paper's table with CPU columns."""
 
     study: Study
     matches: tuple[Match, ...]
@@ -186,7 +193,7 @@ class Against:
 
     @property
     def common_flags(self) -> set[FlagKind]:
-        """The flag of few launches, if all numbers measured here have it."""
+        """The flag of few launches, if all numbers that the user measured have it."""
         timed = (pair.now for pair in self.pairs if pair.now is not None and pair.now.timed)
         return {FEW_LAUNCHES} & layout.common_flags(timed)
 
@@ -200,80 +207,81 @@ def against(
     that adapter are compared too, each separately. Rows show their fastest mode, or with
     ``all_modes`` every mode.
     """
-    of = study(SHI2016)
-    paper = of.matrix()
-    cpus = [
-        each for each in paper.machines if any(column.on_cpu for column in paper.columns_of(each))
+    published = study(SHI2016)
+    paper = published.matrix()
+    with_cpus = [
+        machine
+        for machine in paper.machines
+        if any(column.on_cpu for column in paper.columns_of(machine))
     ]
-    # The paper did not bind threads to CPUs, and tuned what it measured.
-    as_then = [
-        c
-        for c in matrix.cells.values()
-        if c.row.affinity == OVERSUBSCRIBED and c.row.tuning == TUNED
-    ]
-
-    def match(machine: str, theirs: str) -> Match:
-        host, then = matrix.hosts[machine], paper.hosts[theirs]
-        own, published = (
-            {c.threads for c in m.columns_of(name) if _comparable(c) and c.threads is not None}
-            for m, name in ((matrix, machine), (paper, theirs))
-        )
-        left_out = {
-            count: why for count in sorted(own) if (why := _why_not(count, published, host, then))
-        }
-        peak = of.peaks.get(theirs)
-        usual = [cell for cell in as_then if cell.machine == machine and _comparable(cell.column)]
-        modes_of = grouped(
-            usual, lambda cell: (cell.group, cell.row.framework, cell.column.threads)
-        )
-        rows_of = {
-            adapter: sorted({cell.row.framework for cell in cells})
-            for adapter, cells in grouped(usual, lambda cell: builds.of(cell).adapter).items()
-        }
-        pairs: list[Pair] = []
-        fastest: list[Pair] = []
-        for group in (each for each in paper.rows if each in {cell.group for cell in usual}):
-            for framework in (row.framework for row in paper.rows[group]):
-                counterpart = counterparts.get(framework)
-                rows = (
-                    rows_of.get(counterpart.adapter, ())
-                    if counterpart and counterpart.adapter
-                    else ()
-                )
-                for name, count in product(rows, sorted(own & published - set(left_out))):
-                    at = group._replace(
-                        framework=framework, mode=of.year, device="cpu", threads=count
-                    )
-                    past = paper.cells.get(Place(theirs, at))
-                    modes = sorted(
-                        modes_of.get((group, name, count), ()), key=lambda cell: cell.row
-                    )
-                    best = fastest_mode(modes) if modes else None
-                    for now in modes if all_modes and modes else [best]:
-                        build = None if now is None else builds.of(now)
-                        pairs.append(_judged(Pair(at, name, now, build, past), peak))
-                        fastest += pairs[-1:] if now is best else []
-        return Match(host, then, peak, tuple(pairs), tuple(fastest), left_out)
-
-    matches = tuple(
-        match(mine, theirs)
-        for mine in matrix.machines
-        for theirs in cpus
-        if any(map(_comparable, matrix.columns_of(mine)))
-    )
-    left_out = (
-        [_SEVERAL_WORKERS] if any(c.on_cpu and c.world_size > 1 for c in matrix.columns) else []
-    )
-    left_out += [_ON_GPUS] if any(column.on_gpu for column in matrix.columns) else []
-    return Against(of, matches, counterparts, (*matrix.notes, *paper.notes, *left_out))
+    matches = []
+    for machine in matrix.machines:
+        columns = matrix.columns_of(machine)
+        if not any(_is_comparable(column) for column in columns):
+            continue
+        # The paper did not bind threads to CPUs, and tuned what it measured.
+        cells = [
+            cell
+            for cell in matrix.cells.values()
+            if cell.machine == machine
+            and _is_comparable(cell.column)
+            and cell.row.affinity == OVERSUBSCRIBED
+            and cell.row.tuning == TUNED
+        ]
+        rows = _rows_by_framework(cells, counterparts, builds)
+        for theirs in with_cpus:
+            host, then = matrix.hosts[machine], paper.hosts[theirs]
+            counts, left_out = _thread_counts(columns, paper.columns_of(theirs), host, then)
+            unmeasured = _unmeasured_pairs(
+                paper, theirs, published.year, {cell.group for cell in cells}, rows, counts
+            )
+            peak = published.peaks.get(theirs)
+            pairs, fastest = _measured_pairs(unmeasured, cells, builds, peak, all_modes)
+            matches.append(Match(host, then, peak, tuple(pairs), tuple(fastest), left_out))
+    notes = [*matrix.notes, *paper.notes]
+    if any(column.on_cpu and column.world_size > 1 for column in matrix.columns):
+        notes.append(_SEVERAL_WORKERS)
+    if any(column.on_gpu for column in matrix.columns):
+        notes.append(_ON_GPUS)
+    return Against(published, tuple(matches), counterparts, tuple(notes))
 
 
-def _comparable(column: Place) -> bool:
+def _is_comparable(column: Place) -> bool:
     # The paper's CPU columns are of one process without a quota.
     return column.on_cpu and column.world_size == 1 and not column.cell.cpu_quota
 
 
-def _why_not(count: int, published: set[int], mine: Host, theirs: Host) -> str:
+def _rows_by_framework(
+    cells: Iterable[CellResult], counterparts: Mapping[str, Counterpart], builds: Builds
+) -> dict[str, list[str]]:
+    """Return the names of the user's rows for each framework of the table."""
+    cells_by_adapter = grouped(cells, lambda cell: builds.of(cell).adapter)
+    rows = {}
+    for framework, counterpart in counterparts.items():
+        if counterpart.adapter:
+            own = cells_by_adapter.get(counterpart.adapter, ())
+            rows[framework] = sorted({cell.row.framework for cell in own})
+    return rows
+
+
+def _thread_counts(
+    columns: Iterable[Place], published_columns: Iterable[Place], host: Host, then: Host
+) -> tuple[list[int], dict[int, str]]:
+    """Return the thread counts to compare, and the reasons why the user's others are not."""
+    published = {column.threads for column in published_columns if _is_comparable(column)}
+    own = {column.threads for column in columns if _is_comparable(column)}
+    counts = []
+    left_out = {}
+    for count in sorted(count for count in own if count is not None):
+        reason = _why_not(count, published, host, then)
+        if reason:
+            left_out[count] = reason
+        else:
+            counts.append(count)
+    return counts, left_out
+
+
+def _why_not(count: int, published: Collection[int | None], mine: Host, theirs: Host) -> str:
     """Return why cells with this thread count are not compared; empty where they are."""
     if count not in published:
         return "not in the table"
@@ -283,93 +291,117 @@ def _why_not(count: int, published: set[int], mine: Host, theirs: Host) -> str:
     return ""
 
 
+def _unmeasured_pairs(
+    paper: Matrix,
+    machine: str,
+    year: str,
+    groups: Collection[Cell],
+    rows: Mapping[str, Sequence[str]],
+    counts: Sequence[int],
+) -> Iterator[Pair]:
+    """Yield the published cell of each of the user's rows, as a pair without a measured cell."""
+    for group, frameworks in paper.rows.items():
+        if group not in groups:
+            continue
+        for framework in (row.framework for row in frameworks):
+            for name, count in product(rows.get(framework, ()), counts):
+                at = group._replace(framework=framework, mode=year, device="cpu", threads=count)
+                yield Pair(at, name, None, None, paper.cells.get(Place(machine, at)))
+
+
+def _measured_pairs(
+    unmeasured: Iterable[Pair],
+    cells: Iterable[CellResult],
+    builds: Builds,
+    peak: CorePeak | None,
+    all_modes: bool,
+) -> tuple[list[Pair], list[Pair]]:
+    """Return these pairs with the user's cells, and of those the ones of the fastest modes."""
+    modes_by_row = grouped(
+        cells, lambda cell: (cell.group, cell.row.framework, cell.column.threads)
+    )
+    pairs = []
+    fastest = []
+    for pair in unmeasured:
+        key = (group_of(pair.at), pair.row, pair.at.threads)
+        modes = sorted(modes_by_row.get(key, ()), key=lambda cell: cell.row)
+        if not modes:
+            judged = _judged(pair, peak)
+            pairs.append(judged)
+            fastest.append(judged)
+            continue
+        best = fastest_mode(modes)
+        for cell in modes if all_modes else [best]:
+            judged = _judged(replace(pair, now=cell, build=builds.of(cell)), peak)
+            pairs.append(judged)
+            if cell is best:
+                fastest.append(judged)
+    return pairs, fastest
+
+
 def _judged(pair: Pair, peak: CorePeak | None) -> Pair:
     """Return a pair with its ratios, or with the reason why there are none."""
     past = pair.then.timed if pair.then is not None else None
-    present = pair.now.timed if pair.now is not None and not computes_nothing(pair.now) else None
+    present = None
+    share_now = None
+    if pair.now is not None and pair.now.timed is not None and not computes_nothing(pair.now):
+        present = pair.now.timed
+        share_now = pair.now.ceiling_fraction
     share_then = None
     if past is not None and peak is not None:
         operations = FIRST[pair.at.network].family.training_flops(pair.at.known_batch_size)
         rate = operations / past.median / pair.at.threads
-        low, high = rate / peak.high, rate / peak.low
+        low = rate / peak.high
+        high = rate / peak.low
         # No core does more than its peak: where the lower end is possible the clock was higher than
         # the low one.
         share_then = Span(low, max(low, min(high, 1.0)))
-    impossible = share_then is not None and share_then.low > 1.0
-    share_now = pair.now.ceiling_fraction if pair.now is not None and present is not None else None
-    speedup = past.median / present.median if past and present and not impossible else None
-    reason = (
-        ""
-        if speedup is not None
-        else _OTHER_WORK
-        if impossible and present
-        else _why(pair.now, pair.then)
-    )
+    speedup = None
+    reason = ""
+    if past is None or present is None:
+        reason = _why(pair.now, pair.then)
+    elif share_then is not None and share_then.low > 1.0:
+        reason = _OTHER_WORK
+    else:
+        speedup = past.median / present.median
     return replace(pair, speedup=speedup, share_now=share_now, share_then=share_then, reason=reason)
 
 
 def _why(now: CellResult | None, then: CellResult | None) -> str:
     """Return why there is no speed-up."""
-    parts = []
+    reasons = []
     if now is None:
-        parts.append("not measured here")
+        reasons.append("not measured here")
     elif now.timed is None or computes_nothing(now):
-        wrong = now.status is Status.OK and now.seconds is not None
-        why = now.reason or (
-            "it computed something other than the reference, or nothing" if wrong else "no number"
-        )
-        parts.append(f"here {why}")
-    if then is None or then.timed is None:
-        parts.append(
-            f"then {then.reason if then is not None and then.reason else 'not in the table'}"
-        )
-    return "; ".join(parts)
+        reason = "no number"
+        if now.status is Status.OK and now.seconds is not None:
+            reason = "it computed something other than the reference, or nothing"
+        reasons.append(f"here {now.reason or reason}")
+    if then is None:
+        reasons.append("then not in the table")
+    elif then.timed is None:
+        reasons.append(f"then {then.reason or 'not in the table'}")
+    return "; ".join(reasons)
 
 
 # Its tables.
 
 
 def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[Pair], ...]:
-    def past(pair: Pair) -> Entry:
-        if pair.then is None:
-            return Entry(MISSING)
-        if pair.then.timed is None:
-            return Entry(layout.HOLES[pair.then.status], hole=True)
-        return Entry(number(pair.then.timed.median))
-
-    def share(span: Span | None) -> str:
-        return "" if span is None else _ends(*(f"{100 * end:.0f}" for end in span))
-
     return (
         *attributes(lambda pair: pair.at, "network", "batch_size"),
         Column("framework_then", None, lambda pair: pair.at.framework),
         Column("framework", None, lambda pair: pair.row),
-        Column("mode", None, lambda pair: pair.now.row.mode if pair.now else None),
-        Column("version", None, lambda pair: pair.build.version or None if pair.build else None),
+        Column("mode", None, _mode),
+        Column("version", None, _version),
         Column("threads", "p", lambda pair: pair.at.threads),
-        Column("status", None, lambda pair: pair.now.status if pair.now else "not_measured"),
+        Column("status", None, _status),
         seconds_column(lambda pair: pair.now, common, "seconds_now", "s now"),
-        Column(
-            "seconds_then",
-            f"s {year}",
-            lambda pair: pair.then.timed.median if pair.then and pair.then.timed else None,
-            past,
-        ),
+        Column("seconds_then", f"s {year}", _seconds_then, _seconds_then_entry),
         Column("speedup", "speed-up", lambda pair: pair.speedup, lambda pair: _times(pair.speedup)),
+        Column("share_now", "% now", lambda pair: pair.share_now, _share_now_text),
         Column(
-            "share_now",
-            "% now",
-            lambda pair: pair.share_now,
-            lambda pair: share(
-                None if pair.share_now is None else Span(pair.share_now, pair.share_now)
-            ),
-        ),
-        Column(
-            "share_then",
-            f"% {year}",
-            lambda pair: pair.share_then,
-            lambda pair: share(pair.share_then),
-            Span._fields,
+            "share_then", f"% {year}", lambda pair: pair.share_then, _share_then_text, Span._fields
         ),
         Column(
             "per_peak",
@@ -379,24 +411,67 @@ def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[
             Span._fields,
         ),
         Column("reason", None, lambda pair: pair.reason),
-        Column("flags", None, lambda pair: pair.now.flags if pair.now else []),
+        Column("flags", None, _flags),
     )
+
+
+def _mode(pair: Pair) -> str | None:
+    return pair.now.row.mode if pair.now else None
+
+
+def _status(pair: Pair) -> str:
+    return pair.now.status if pair.now else "not_measured"
+
+
+def _flags(pair: Pair) -> list[Flag]:
+    return list(pair.now.flags) if pair.now else []
+
+
+def _version(pair: Pair) -> str | None:
+    if pair.build is None:
+        return None
+    return pair.build.version or None
+
+
+def _seconds_then(pair: Pair) -> float | None:
+    return pair.then.timed.median if pair.then and pair.then.timed else None
+
+
+def _seconds_then_entry(pair: Pair) -> Entry:
+    if pair.then is None:
+        return Entry(MISSING)
+    if pair.then.timed is None:
+        return Entry(layout.HOLES[pair.then.status], hole=True)
+    return Entry(number(pair.then.timed.median))
+
+
+def _share_now_text(pair: Pair) -> str:
+    return "" if pair.share_now is None else f"{100 * pair.share_now:.0f}"
+
+
+def _share_then_text(pair: Pair) -> str:
+    if pair.share_then is None:
+        return ""
+    low, high = pair.share_then
+    return _ends(f"{100 * low:.0f}", f"{100 * high:.0f}")
 
 
 _MACHINES = (
     *host_columns(lambda match: match.host),
     *host_columns(lambda match: match.then, "machine_then"),
 )
+
+
+def _mean_speedup_text(mean: dict[str, Any]) -> str:
+    mark = CONTENDED.symbol if mean["disturbed"] else ""
+    return _times(mean["speedup"]) + mark
+
+
 _MEANS: tuple[Column[dict[str, Any]], ...] = (
     *attributes(dict, "framework", "row"),
     Column("threads", "p", lambda mean: mean["threads"]),
     Column("networks", "networks", lambda mean: mean["networks"]),
-    Column(
-        "speedup",
-        "speed-up",
-        lambda mean: mean["speedup"],
-        lambda mean: _times(mean["speedup"]) + (CONTENDED.symbol if mean["disturbed"] else ""),
-    ),
+    Column("speedup", "speed-up", lambda mean: mean["speedup"], _mean_speedup_text),
     Column(
         "per_peak", "per peak", lambda mean: mean["per_peak"], lambda mean: _times(mean["per_peak"])
     ),
@@ -405,91 +480,91 @@ _MEANS: tuple[Column[dict[str, Any]], ...] = (
 )
 
 
-def _times(found: float | Span | None) -> str:
-    if found is None:
+def _times(multiple: float | Span | None) -> str:
+    if multiple is None:
         return ""
-    return f"{_ends(*map(number, found)) if isinstance(found, tuple) else number(found)}x"
+    if isinstance(multiple, Span):
+        return f"{_ends(number(multiple.low), number(multiple.high))}x"
+    return f"{number(multiple)}x"
 
 
 def _ends(low: str, high: str) -> str:
     return low if low == high else f"{low}-{high}"
 
 
-def warning(found: Against) -> str:
+def warning(analysis: Against) -> str:
     """Return the caveat that stands before the numbers."""
     return (
         "The machines differ, so a speed-up combines hardware and software: do not read it as "
-        f"progress of the software alone. The frameworks of {found.study.year} ran different "
+        f"progress of the software alone. The frameworks of {analysis.study.year} ran different "
         "scripts, and each of their figures is a single mean without a spread."
     )
 
 
-def _page(found: Against) -> Page:
+def _page(analysis: Against) -> Page:
     """Return a table for each pair of machines, and one of means."""
-    if not found.pairs:
-        return Page((warning(found), NOTHING), (), (*_frameworks(found), *found.notes))
+    if not analysis.pairs:
+        return Page((warning(analysis), NOTHING), (), (*_frameworks(analysis), *analysis.notes))
+    columns = _columns(analysis.study.year, analysis.common_flags)
     tables = []
-    for match in found.matches:
-        title, means = f"{match.host.name}, against {match.then.name}", match.means
-        columns = _columns(found.study.year, found.common_flags)
+    for match in analysis.matches:
+        name_column = _name_column(
+            match.pairs, lambda pair: pair.name, lambda pair: (pair.at.network, pair.name)
+        )
         tables.append(
             table(
-                (
-                    _named(
-                        match.pairs,
-                        lambda pair: pair.name,
-                        lambda pair: (pair.at.network, pair.name),
-                    ),
-                    *columns,
-                ),
+                (name_column, *columns),
                 match.pairs,
-                title,
+                f"{match.host.name}, against {match.then.name}",
                 group=lambda pair: group_name(pair.at),
                 notes=_notes(match),
                 keys=2,
             )
         )
+        means = match.means
         if means:
-            named = (_named(means, lambda mean: mean["row"], lambda mean: mean["row"]), *_MEANS)
-            tables.append(
-                table(
-                    named,
-                    means,
-                    "Geometric means over networks",
-                    notes=_notes_of_means(match, means),
-                )
-            )
-    return Page((warning(found),), tuple(tables), tuple(_legend(found)))
+            row_column = _name_column(means, lambda mean: mean["row"], lambda mean: mean["row"])
+            title = "Geometric means over networks"
+            notes = _notes_on_means(match, means)
+            tables.append(table((row_column, *_MEANS), means, title, notes=notes))
+    return Page((warning(analysis),), tuple(tables), tuple(_legend(analysis)))
 
 
-def _named(
+def _name_column(
     rows: Sequence[Row], name: Callable[[Row], str], key: Callable[[Row], Any]
 ) -> Column[Row]:
-    first = begins(rows, key)
-    return Column("", "", lambda row: name(row) if first(row) else "")
+    """Return the column of names, with each name only where the key changes."""
+    is_first = begins(rows, key)
+
+    def text(row: Row) -> str:
+        return name(row) if is_first(row) else ""
+
+    return Column("", "", text)
 
 
-def _notes_of_means(match: Match, means: Sequence[dict[str, Any]]) -> list[str]:
-    """Return lines that name the networks of the last column, thread counts of the same ones
-    together.
+def _notes_on_means(match: Match, means: Sequence[dict[str, Any]]) -> list[str]:
+    """Return lines that name the networks of the last column.
+
+    Thread counts of the same networks share a line.
     """
-    lines = [
-        f"of common, at p = {counts}: the speed-up over {networks}, which every row has"
-        if networks
-        else f"of common, at p = {counts}: no network has a speed-up in every row"
-        for networks, counts in _together(
-            (count, ", ".join(names)) for count, names in match.common.items()
-        ).items()
-    ]
+    lines = []
+    networks_by_count = [(count, ", ".join(names)) for count, names in match.common.items()]
+    for networks, counts in _counts_by_text(networks_by_count).items():
+        extent = "no network has a speed-up in every row"
+        if networks:
+            extent = f"the speed-up over {networks}, which every row has"
+        lines.append(f"of common, at p = {counts}: {extent}")
     if any(mean["disturbed"] for mean in means):
         lines.append(f"{CONTENDED.symbol} includes networks whose measurement here was disturbed")
     return lines
 
 
-def _together(counts: Iterable[tuple[int, str]]) -> dict[str, str]:
+def _counts_by_text(texts: Iterable[tuple[int, str]]) -> dict[str, str]:
     """Return the thread counts of each text: "1, 2"."""
-    of_text = grouped(counts, lambda each: each[1])
-    return {text: ", ".join(str(count) for count, _ in each) for text, each in of_text.items()}
+    lines_by_text = grouped(texts, lambda line: line[1])
+    return {
+        text: ", ".join(str(count) for count, _ in lines) for text, lines in lines_by_text.items()
+    }
 
 
 def _notes(match: Match) -> list[str]:
@@ -500,31 +575,30 @@ def _notes(match: Match) -> list[str]:
             "networks."
         )
     if match.peak is not None:
-        low, high = (number(end * 1e-9) for end in match.peak[:2])
+        low, high = number(match.peak.low * 1e-9), number(match.peak.high * 1e-9)
         lines.append(
             f"Peak then: {low} to {high} GFLOP/s a core, theoretical, single precision "
             f"({match.peak.source})."
         )
-    if ceilings := match.ceilings:
-        rates = ", ".join(f"{number(rate * 1e-9)} at {p}" for p, rate in ceilings.items())
-        lines.append(
-            f"Peak now: {rates} thread{'s' if set(ceilings) != {1} else ''} (GFLOP/s, measured "
-            "here)."
-        )
-    lines += [
-        f"Not compared: {counts} threads, {why}."
-        for why, counts in _together(match.left_out.items()).items()
+    ceilings = match.ceilings
+    if ceilings:
+        rates = ", ".join(f"{number(rate * 1e-9)} at {count}" for count, rate in ceilings.items())
+        threads = "thread" if set(ceilings) == {1} else "threads"
+        lines.append(f"Peak now: {rates} {threads} (GFLOP/s, measured here).")
+    for reason, counts in _counts_by_text(match.left_out.items()).items():
+        lines.append(f"Not compared: {counts} threads, {reason}.")
+    missing = [
+        (pair.reason, f"{pair.at.network} {pair.name}", str(pair.at.threads))
+        for pair in match.pairs
+        if pair.reason
     ]
-    missing = [(pair.reason, pair.at, pair.name) for pair in match.pairs if pair.reason]
-    return lines + layout.reasons(
-        (why, f"{at.network} {name}", str(at.threads)) for why, at, name in missing
-    )
+    return lines + layout.reasons(missing)
 
 
-def _legend(found: Against) -> list[str]:
-    year = found.study.year
+def _legend(analysis: Against) -> list[str]:
+    year = analysis.study.year
     lines = []
-    if found.pairs:
+    if analysis.pairs:
         lines = [
             (
                 f"p: threads on both sides; s: seconds per mini-batch, here and in {year}; "
@@ -539,25 +613,23 @@ def _legend(found: Against) -> list[str]:
                 "divided out. Both sides count the operations of the networks as specified here."
             ),
         ]
-    cells = (pair.now for pair in found.pairs if pair.now is not None)
-    flags = layout.flag_lines(cells, found.common_flags, "every number measured here:")
-    return [*lines, *_frameworks(found), *flags, *found.notes]
+    cells = [pair.now for pair in analysis.pairs if pair.now is not None]
+    flags = layout.flag_lines(cells, analysis.common_flags, "every number measured here:")
+    return [*lines, *_frameworks(analysis), *flags, *analysis.notes]
 
 
-def _frameworks(found: Against) -> list[str]:
-    """Return a line for each framework of the table without a row, and for each with a
-    successor.
-    """
-    shown = {pair.at.framework for pair in found.pairs}
+def _frameworks(analysis: Against) -> list[str]:
+    """Return a line for each framework of the table without a row, or with a successor."""
+    shown = {pair.at.framework for pair in analysis.pairs}
     lines = []
-    for name, (_, title) in found.study.frameworks.items():
-        counterpart = found.counterparts.get(name)
+    for name, (_, title) in analysis.study.frameworks.items():
+        counterpart = analysis.counterparts.get(name)
         if counterpart is None or not counterpart.adapter:
-            why = counterpart.missing if counterpart and counterpart.missing else "no adapter"
-            lines.append(f"{title} has no row: {why}.")
+            reason = counterpart.missing if counterpart else ""
+            lines.append(f"{title} has no row: {reason or 'no adapter'}.")
         elif name not in shown:
             lines.append(
-                f"{title} of {found.study.year}: nothing was measured here for it "
+                f"{title} of {analysis.study.year}: nothing was measured here for it "
                 f"({counterpart.title})."
             )
         elif counterpart.title != title:
@@ -568,41 +640,43 @@ def _frameworks(found: Against) -> list[str]:
     return lines
 
 
-def _data(found: Against) -> dict[str, Any]:
+def _data(analysis: Against) -> dict[str, Any]:
+    successors = {}
+    for name, counterpart in analysis.counterparts.items():
+        _, title = analysis.study.frameworks[name]
+        successors[name] = {"title": title, "now": counterpart.title or None}
     return {
-        "warning": warning(found),
-        "stands": {
-            name: {"title": found.study.frameworks[name][1], "now": counterpart.title or None}
-            for name, counterpart in found.counterparts.items()
-        },
-        "machines": [
-            {
-                **objects(_MACHINES, [match])[0],
-                "peak_per_core_then": plain(match.peak),
-                "ceiling_now": {str(threads): rate for threads, rate in match.ceilings.items()},
-                "not_compared": {str(threads): why for threads, why in match.left_out.items()},
-                "cells": objects(_columns(), match.pairs),
-                "means": objects(_MEANS, match.means),
-                "common": {str(threads): networks for threads, networks in match.common.items()},
-            }
-            for match in found.matches
-        ],
-        "notes": _legend(found),
+        "warning": warning(analysis),
+        "stands": successors,
+        "machines": [_match_data(match) for match in analysis.matches],
+        "notes": _legend(analysis),
     }
 
 
-def _rows(found: Against) -> Rows:
+def _match_data(match: Match) -> dict[str, Any]:
+    return {
+        **objects(_MACHINES, [match])[0],
+        "peak_per_core_then": plain(match.peak),
+        "ceiling_now": {str(threads): rate for threads, rate in match.ceilings.items()},
+        "not_compared": {str(threads): reason for threads, reason in match.left_out.items()},
+        "cells": objects(_columns(), match.pairs),
+        "means": objects(_MEANS, match.means),
+        "common": {str(threads): networks for threads, networks in match.common.items()},
+    }
+
+
+def _rows(analysis: Against) -> Rows:
     columns: tuple[Column[tuple[Match, Pair]], ...] = (
         *within(_MACHINES, lambda line: line[0]),
         *within(_columns(), lambda line: line[1]),
-        Column("warning", None, lambda line: warning(found)),
+        Column("warning", None, lambda line: warning(analysis)),
     )
-    return csv_rows(columns, [(match, pair) for match in found.matches for pair in match.pairs])
+    return csv_rows(columns, [(match, pair) for match in analysis.matches for pair in match.pairs])
 
 
 REPORT = Report(
     name="against",
-    summary="""Your results beside the 2016 paper's Table 4, with speed-ups.
+    summary="""Your results next to the 2016 paper's Table 4, with speed-ups.
 
 For each framework of the paper, at equal thread counts: the seconds of 2016, the speed-up since
 (hardware and software together), and the speed-up that remains when both sides are divided by the
@@ -611,11 +685,11 @@ cores' peak rates.""",
     analyse=lambda source: against(
         source.matrix(), source.counterparts(), source.builds(), source.options.all_modes
     ),
-    page=lambda found, options: _page(found),
+    page=lambda analysis, options: _page(analysis),
     data=_data,
     rows=_rows,
     options=frozenset({ALL_MODES, ALL_RUNS}),
-    has_section=lambda found: bool(found.matches),
+    has_section=lambda analysis: bool(analysis.matches),
     heading="Beside the paper of 2016",
     place=74,
 )

@@ -1,15 +1,16 @@
 """`dlbench report containers`: default thread counts under a CPU quota, and their cost.
 
 Most containers set no thread count, and a framework that counts the machine's CPUs starts as many
-threads, whatever the quota. Each cell measured so under a quota is compared with the best thread
-count that was set under the same quota, as `report threads` finds it. Verdicts are adjusted for the
-number of comparisons in the report.
+threads, whatever the quota. Each cell that was measured in this way is compared with the best
+thread count that was set under the same quota, as `report threads` finds it. Verdicts are adjusted
+for the number of comparisons in the report.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import TUNED, Cell
@@ -74,7 +75,7 @@ _MEANINGS = {
 
 @dataclass(frozen=True)
 class Taken:
-    """A row under a CPU quota with its default thread count, and the count to use there."""
+    """A row under a CPU quota with its default thread count, and the count to use instead."""
 
     own: CellResult
     cpus: int
@@ -84,7 +85,7 @@ class Taken:
     pair: Pair | None
     """The default and the best count; None where one of them has no time that counts."""
     setting: str = ""
-    """What sets the best count; empty where that is not known."""
+    """The setting that gives the best count; empty where that is not known."""
 
     @property
     def quota(self) -> float:
@@ -98,12 +99,17 @@ class Taken:
 
     @property
     def sees_quota(self) -> bool | None:
-        """Whether the quota makes it start no more threads than the quota has CPUs; None where it
-        never starts more.
+        """Whether the quota makes it start no more threads than the quota has CPUs.
+
+        None where it never starts more.
         """
-        if self.threads is None or self.threads > self.cpus:
-            return None if self.threads is None else False
-        return True if self.unlimited is not None and self.unlimited > self.cpus else None
+        if self.threads is None:
+            return None
+        if self.threads > self.cpus:
+            return False
+        if self.unlimited is not None and self.unlimited > self.cpus:
+            return True
+        return None
 
     @property
     def best(self) -> int | None:
@@ -142,275 +148,311 @@ class OverNetworks:
     @property
     def advice(self) -> str:
         """One sentence, as `advice` gives for a network."""
-        return _cost(self.taken, self.ratio, self.verdict)
+        return _cost_sentence(self.taken, self.ratio, self.verdict)
 
 
 Containers = Compared[Taken]
 
 
 def containers(matrix: Matrix, records: Iterable[Record]) -> Containers:
-    """Compare each cell under a quota that has the default thread count with the best count under
-    the same quota.
-    """
-    settings = {
-        Place(each.machine, axes.project(each.cell, axes.NAMES)): each.outcome.software
-        for each in records
-    }
-    best = {curve.place: curve.findings.best_threads for curve in threads(matrix).curves}
-    found = []
-    for cell in (cell for cell in matrix.cells.values() if _is_own(cell.cell)):
-        free = matrix.cells.get(Place(cell.machine, cell.cell._replace(cpu_quota=0.0)))
-        unlimited = (
-            free.observed.taken_threads
-            if free is not None and free.observed
-            else cell.default_threads
-        )
-        quota, pair, setting = cell.cell.cpu_quota, None, ""
-        if count := best.get(Place(cell.machine, axes.without(cell.cell, "threads"))):
-            to_use = Place(cell.machine, cell.cell._replace(threads=count))
-            pair = pair_of(cell, matrix.cells.get(to_use))
-            setting = str(settings.get(to_use, {}).get(THREAD_SETTING, ""))
-        cpus = matrix.hosts[cell.machine].under(quota).effective_cpus or 1
-        found.append(Taken(cell, cpus, unlimited, pair, setting))
-    judged = iter(with_verdicts([each.pair for each in found if each.pair is not None]))
-    return Compared(
-        matrix, tuple(replace(each, pair=next(judged)) if each.pair else each for each in found)
-    )
+    """Compare default thread counts under a quota with the best count under the same quota."""
+    settings: dict[Place, str] = {}
+    for record in records:
+        place = Place(record.machine, axes.project(record.cell, axes.NAMES))
+        settings[place] = str(record.outcome.software.get(THREAD_SETTING, ""))
+    best_threads = {curve.place: curve.findings.best_threads for curve in threads(matrix).curves}
+    defaults = [
+        _compare(cell, matrix, best_threads, settings)
+        for cell in matrix.cells.values()
+        if _has_default_threads(cell.cell)
+    ]
+    judged = iter(with_verdicts([default.pair for default in defaults if default.pair is not None]))
+    rows = [
+        replace(default, pair=next(judged)) if default.pair else default for default in defaults
+    ]
+    return Compared(matrix, tuple(rows))
 
 
-def _is_own(cell: Cell) -> bool:
+def _compare(
+    cell: CellResult,
+    matrix: Matrix,
+    best_threads: Mapping[Place, int | None],
+    settings: Mapping[Place, str],
+) -> Taken:
+    """Compare a cell that has the default thread count with the best count under its quota."""
+    quota = cell.cell.cpu_quota
+    without_quota = matrix.cells.get(Place(cell.machine, cell.cell._replace(cpu_quota=0.0)))
+    if without_quota is not None and without_quota.observed:
+        unlimited = without_quota.observed.taken_threads
+    else:
+        unlimited = cell.default_threads
+    pair = None
+    setting = ""
+    count = best_threads.get(Place(cell.machine, axes.without(cell.cell, "threads")))
+    if count:
+        place_of_best = Place(cell.machine, cell.cell._replace(threads=count))
+        pair = pair_of(cell, matrix.cells.get(place_of_best))
+        setting = settings.get(place_of_best, "")
+    cpus = matrix.hosts[cell.machine].under(quota).effective_cpus or 1
+    return Taken(cell, cpus, unlimited, pair, setting)
+
+
+def _has_default_threads(cell: Cell) -> bool:
+    """Return whether a cell has a CPU quota and the default thread count."""
     return bool(cell.cpu_quota) and cell.on_cpu and cell.threads == 0 and cell.world_size == 1
 
 
-def _name(each: Taken) -> str:
+def _short_name(default: Taken) -> str:
     """Return the name of a row without its settings."""
-    return row_name(each.own.row._replace(tuning=TUNED))
+    return row_name(default.own.row._replace(tuning=TUNED))
 
 
-def _names(rows: Iterable[Taken]) -> tuple[Callable[[Cell], str], str]:
-    return row_names(each.own.row for each in rows)
+def _names(defaults: Iterable[Taken]) -> tuple[Callable[[Cell], str], str]:
+    return row_names(default.own.row for default in defaults)
 
 
 def over_networks(rows: Iterable[Taken]) -> list[OverNetworks]:
-    """Return by row and quota the means over all networks of its machine, where each has a ratio;
-    of several.
+    """Return the means over all networks of a machine, by row and quota.
+
+    Rows that lack a ratio on a network have no mean. A machine with one network has none either.
     """
-    found, p_values = [], []
-    for here in grouped(rows, lambda each: each.own.machine).values():
-        networks = len({each.own.group for each in here})
-        for taken in grouped(here, lambda each: (each.own.row, each.quota)).values():
-            compared = [each.pair for each in taken if each.pair]
+    means: list[OverNetworks] = []
+    p_values: list[float | None] = []
+    for defaults in grouped(rows, lambda default: default.own.machine).values():
+        networks = len({default.own.group for default in defaults})
+        by_quota = grouped(defaults, lambda default: (default.own.row, default.quota))
+        for taken in by_quota.values():
+            compared = [default.pair for default in taken if default.pair]
             if len(compared) == networks > 1:
-                found.append(OverNetworks(tuple(taken), mean_of(compared).ratio))
-                p_values.append(welch_of_pairs([each.times for each in compared]))
-    adjusted = adjust([(each.ratio, p) for each, p in zip(found, p_values, strict=True)])
+                means.append(OverNetworks(tuple(taken), mean_of(compared).ratio))
+                p_values.append(welch_of_pairs([pair.times for pair in compared]))
+    tested = [(mean.ratio, p_value) for mean, p_value in zip(means, p_values, strict=True)]
     return [
-        replace(each, verdict=verdict(each.ratio, p))
-        for each, p in zip(found, adjusted, strict=True)
+        replace(mean, verdict=verdict(mean.ratio, p_value))
+        for mean, p_value in zip(means, adjust(tested), strict=True)
     ]
 
 
-def advice(each: Taken) -> str:
-    """Return one sentence: the threads that a row takes under the quota, what they cost, and what
-    to set.
-    """
-    under = f"under a CPU quota of {each.quota:g}"
-    if each.own.timed is None:
-        return f"{_name(each)} has no time {under}: {layout.why_hole(each.own)}."
-    if each.pair is None:
-        return f"{_takes([each])}; no thread count was set there to compare with."
-    return _cost([each], each.pair.ratio, each.pair.verdict)
+def advice(default: Taken) -> str:
+    """Return one sentence: the threads of a row under the quota, their cost, and what to set."""
+    if default.own.timed is None:
+        name = _short_name(default)
+        reason = layout.why_hole(default.own)
+        return f"{name} has no time under a CPU quota of {default.quota:g}: {reason}."
+    if default.pair is None:
+        return f"{_threads_text([default])}; no thread count was set there to compare with."
+    return _cost_sentence([default], default.pair.ratio, default.pair.verdict)
 
 
-def _takes(rows: Sequence[Taken]) -> str:
-    """Return the threads that a row takes under a quota, in words."""
-    threads = listed(
-        list(dict.fromkeys(threads_name(each.threads) or "its default threads" for each in rows))
-    )
-    return f"{_name(rows[0])} takes {threads} under a CPU quota of {rows[0].quota:g}"
+def _threads_text(defaults: Sequence[Taken]) -> str:
+    """Describe the threads that a row starts under a quota."""
+    names = [threads_name(default.threads) or "its default threads" for default in defaults]
+    threads = listed(list(dict.fromkeys(names)))
+    first = defaults[0]
+    return f"{_short_name(first)} takes {threads} under a CPU quota of {first.quota:g}"
 
 
-def _cost(rows: Sequence[Taken], ratio: Ratio, outcome: str) -> str:
-    """Return what the threads of a row under a quota cost, on one network or over several, and what
-    to set.
-    """
-    takes, best = _takes(rows), dict.fromkeys((each.best, each.setting) for each in rows)
-    as_with = (
-        "as long as with "
-        f"{listed([str(count) for count in dict.fromkeys(count for count, _ in best)])}"
-    )
-    ends = (
-        ""
-        if ratio.low is None or ratio.high is None
-        else f" ({number(ratio.low)}-{number(ratio.high)})"
-    )
-    cost = f"{takes}: a step takes {number(ratio.value)}x{ends} {as_with}"
-    if outcome == SLOWER:
-        return (
-            f"{cost}. Set {' or '.join(setting or threads_name(count) for count, setting in best)}."
-        )
-    if outcome == FASTER:
-        return f"{cost}; leave it at that."
+def _cost_sentence(defaults: Sequence[Taken], ratio: Ratio, outcome: str) -> str:
+    """Describe the cost of a row's threads under a quota, on one network or several."""
+    takes = _threads_text(defaults)
+    best = dict.fromkeys((default.best, default.setting) for default in defaults)
+    counts = dict.fromkeys(str(count) for count, _ in best)
+    as_with = f"as long as with {listed(list(counts))}"
     if outcome == SAME:
         return f"{takes}: a step takes {as_with}; there is nothing to set."
+    ends = ""
+    if ratio.low is not None and ratio.high is not None:
+        ends = f" ({number(ratio.low)}-{number(ratio.high)})"
+    cost = f"{takes}: a step takes {number(ratio.value)}x{ends} {as_with}"
+    if outcome == SLOWER:
+        settings = [setting or threads_name(count) for count, setting in best]
+        return f"{cost}. Set {' or '.join(settings)}."
+    if outcome == FASTER:
+        return f"{cost}; leave it at that."
     return f"{cost}, which noise may explain."
 
 
-def _field(each: Taken) -> Entry:
-    if each.own.timed is None:
-        return Entry(layout.HOLES[each.own.status], hole=True)
-    if each.pair is None:
+def _ratio_entry(default: Taken) -> Entry:
+    if default.own.timed is None:
+        return Entry(layout.HOLES[default.own.status], hole=True)
+    if default.pair is None:
         return Entry(MISSING)
-    return layout.multiple(each.pair.ratio, _MARKS.get(each.pair.verdict, ""))
+    return layout.multiple(default.pair.ratio, _MARKS.get(default.pair.verdict, ""))
 
 
-def _overview(found: Containers, machine: str, here: Sequence[Taken]) -> Table:
+def _overview(analysis: Containers, machine: str, defaults: Sequence[Taken]) -> Table:
     """Return the table of rows and quotas: first the means over networks, then each network."""
-    name, condition = _names(here)
-    networks = len({each.own.group for each in here})
-    means = over_networks(here)
-    fields: dict[tuple[Cell | None, str, float], Entry] = {
-        (None, name(each.row), each.quota): layout.multiple(
-            each.ratio, _MARKS.get(each.verdict, "")
-        )
-        for each in means
-    }
-    fields |= {(each.own.group, name(each.own.row), each.quota): _field(each) for each in here}
+    name, condition = _names(defaults)
+    networks = len({default.own.group for default in defaults})
+    means = over_networks(defaults)
+    entries: dict[tuple[Cell | None, str, float], Entry] = {}
+    for mean in means:
+        mark = _MARKS.get(mean.verdict, "")
+        entries[None, name(mean.row), mean.quota] = layout.multiple(mean.ratio, mark)
+    for default in defaults:
+        key = (default.own.group, name(default.own.row), default.quota)
+        entries[key] = _ratio_entry(default)
+    quotas = sorted({default.quota for default in defaults})
     rows: list[tuple[Entry, ...]] = []
-    quotas = sorted({each.quota for each in here})
-    for group, keys in grouped(fields, itemgetter(0)).items():
+    for group, keys in grouped(entries, itemgetter(0)).items():
         heading = group_name(group) if group else f"geometric mean of {networks} networks"
-        rows += [(Entry(heading),), *grid({key[1:]: fields[key] for key in keys}, quotas)]
+        entries_of_group = {key[1:]: entries[key] for key in keys}
+        rows += [(Entry(heading),), *grid(entries_of_group, quotas)]
     title = (
         f"Time with default threads over that with the best thread count{condition}, on "
-        f"{found.name(machine)}"
+        f"{analysis.name(machine)}"
     )
-    verdicts = {each.pair.verdict for each in here if each.pair} | {each.verdict for each in means}
-    marks = [
+    verdicts = {default.pair.verdict for default in defaults if default.pair}
+    verdicts |= {mean.verdict for mean in means}
+    notes = [
         f"{_MARKS[outcome]} {meaning}"
         for outcome, meaning in _MEANINGS.items()
         if outcome in verdicts
     ]
-    slower = [f"{networks} networks: {each.advice}" for each in means if each.verdict == SLOWER]
-    return Table(
-        title, ("CPU quota", *(f"{quota:g}" for quota in quotas)), tuple(rows), (*marks, *slower)
-    )
+    notes += [f"{networks} networks: {mean.advice}" for mean in means if mean.verdict == SLOWER]
+    head = ("CPU quota", *(f"{quota:g}" for quota in quotas))
+    return Table(title, head, tuple(rows), tuple(notes))
 
 
-def _columns(found: Containers, rows: Sequence[Taken]) -> tuple[Column[Taken], ...]:
-    common, name = layout.common_flags(each.own for each in rows if each.own.shown), _names(rows)[0]
-    named = [name for name in axes.NAMES if name not in ("threads", "cpu_quota")]
+def _columns(analysis: Containers, rows: Sequence[Taken]) -> tuple[Column[Taken], ...]:
+    common = layout.common_flags(default.own for default in rows if default.own.shown)
+    name, _ = _names(rows)
+    other_axes = [axis for axis in axes.NAMES if axis not in ("threads", "cpu_quota")]
     return (
-        *host_columns(lambda each: found.matrix.hosts[each.own.machine]),
-        *axis_columns(lambda each: each.own.cell, named),
-        Column("", "", lambda each: name(each.own.row)),
-        Column("cpu_quota", "quota", lambda each: each.quota, lambda each: f"{each.quota:g}"),
-        *attributes(lambda each: each.own, "status", "reason"),
-        Column("threads_taken", "takes", lambda each: each.threads),
-        Column("threads_without_quota", None, lambda each: each.unlimited),
-        Column("sees_quota", "sees it", lambda each: each.sees_quota),
-        pairs.seconds_column(lambda each: each.own, common),
-        Column("best_threads", "best p", lambda each: each.best),
-        Column("ratio", "vs best", lambda each: each.pair and each.pair.ratio, _field, VALUE),
-        Column("verdict", None, lambda each: each.pair and each.pair.verdict),
+        *host_columns(lambda default: analysis.matrix.hosts[default.own.machine]),
+        *axis_columns(lambda default: default.own.cell, other_axes),
+        Column("", "", lambda default: name(default.own.row)),
         Column(
-            "throttled_periods",
-            "throttled",
-            lambda each: each.throttled,
-            lambda each: MISSING if each.throttled is None else f"{each.throttled:.0%}",
+            "cpu_quota",
+            "quota",
+            lambda default: default.quota,
+            lambda default: f"{default.quota:g}",
         ),
-        Column("setting", None, lambda each: each.setting),
+        *attributes(lambda default: default.own, "status", "reason"),
+        Column("threads_taken", "takes", lambda default: default.threads),
+        Column("threads_without_quota", None, lambda default: default.unlimited),
+        Column("sees_quota", "sees it", lambda default: default.sees_quota),
+        pairs.seconds_column(lambda default: default.own, common),
+        Column("best_threads", "best p", lambda default: default.best),
+        Column(
+            "ratio",
+            "vs best",
+            lambda default: default.pair and default.pair.ratio,
+            _ratio_entry,
+            VALUE,
+        ),
+        Column("verdict", None, lambda default: default.pair and default.pair.verdict),
+        Column(
+            "throttled_periods", "throttled", lambda default: default.throttled, _throttled_text
+        ),
+        Column("setting", None, lambda default: default.setting),
         Column("advice", None, advice),
     )
 
 
-def _means(found: Containers) -> tuple[Column[OverNetworks], ...]:
+def _throttled_text(default: Taken) -> str:
+    return MISSING if default.throttled is None else f"{default.throttled:.0%}"
+
+
+def _mean_columns(analysis: Containers) -> tuple[Column[OverNetworks], ...]:
     return (
-        *host_columns(lambda each: found.matrix.hosts[each.machine]),
-        *axis_columns(lambda each: each.row, ROW),
-        Column("cpu_quota", None, lambda each: each.quota),
-        Column("networks", None, lambda each: len(each.taken)),
-        *attributes(lambda each: each, "ratio", "verdict", "advice"),
+        *host_columns(lambda mean: analysis.matrix.hosts[mean.machine]),
+        *axis_columns(lambda mean: mean.row, ROW),
+        Column("cpu_quota", None, lambda mean: mean.quota),
+        Column("networks", None, lambda mean: len(mean.taken)),
+        *attributes(lambda mean: mean, "ratio", "verdict", "advice"),
     )
 
 
-def _table(found: Containers, machine: str, here: Sequence[Taken]) -> Table:
+def _table(analysis: Containers, machine: str, defaults: Sequence[Taken]) -> Table:
     """Return the table with a line for each row and quota."""
-    title = f"Threads under a CPU quota{_names(here)[1]}, on {found.name(machine)}"
     notes = []
-    for group, of in grouped(here, lambda each: each.own.group).items():
-        slower = [each for each in of if each.pair and each.pair.verdict == SLOWER]
-        holes = [each for each in of if each.own.timed is None]
-        notes += [f"{group_name(group)}: {advice(each)}" for each in (*slower, *holes)]
-    columns = _columns(found, here)
+    for group, in_group in grouped(defaults, lambda default: default.own.group).items():
+        slower = [
+            default for default in in_group if default.pair and default.pair.verdict == SLOWER
+        ]
+        holes = [default for default in in_group if default.own.timed is None]
+        notes += [f"{group_name(group)}: {advice(default)}" for default in (*slower, *holes)]
     return table(
-        columns, here, title, group=lambda each: group_name(each.own.group), notes=notes, keys=2
+        _columns(analysis, defaults),
+        defaults,
+        f"Threads under a CPU quota{_names(defaults)[1]}, on {analysis.name(machine)}",
+        group=lambda default: group_name(default.own.group),
+        notes=notes,
+        keys=2,
     )
 
 
-def _page(found: Containers) -> Page:
-    if not found.rows:
-        return Page((NOTHING, *found.matrix.notes), ())
+def _page(analysis: Containers) -> Page:
+    if not analysis.rows:
+        return Page((NOTHING, *analysis.matrix.notes), ())
     tables = []
-    for machine, here in grouped(found.rows, lambda each: each.own.machine).items():
-        tables += [_overview(found, machine, here), _table(found, machine, here)]
-    shown = [each.own for each in found.rows if each.own.shown]
-    lines = (*_LEGEND, *layout.flag_lines(shown, layout.common_flags(shown)), *found.matrix.notes)
-    return Page(tuple(headline(found)), tuple(tables), lines)
+    by_machine = grouped(analysis.rows, lambda default: default.own.machine)
+    for machine, defaults in by_machine.items():
+        tables.append(_overview(analysis, machine, defaults))
+        tables.append(_table(analysis, machine, defaults))
+    shown = [default.own for default in analysis.rows if default.own.shown]
+    flag_lines = layout.flag_lines(shown, layout.common_flags(shown))
+    lines = (*_LEGEND, *flag_lines, *analysis.matrix.notes)
+    return Page(tuple(headline(analysis)), tuple(tables), lines)
 
 
-def _compared(found: Containers) -> list[tuple[Taken, Pair]]:
+def _pairs(analysis: Containers) -> list[tuple[Taken, Pair]]:
     """Return the rows with a thread count to compare with, and their pairs."""
-    return [(each, each.pair) for each in found.rows if each.pair is not None]
+    return [(default, default.pair) for default in analysis.rows if default.pair is not None]
 
 
-def headline(found: Containers) -> list[str]:
-    """Return for each machine how often default thread counts cost time under a quota, and where
-    most.
-    """
-    what, lines = "under a CPU quota the default thread count costs", []
-    for machine, means in grouped(over_networks(found.rows), lambda each: each.machine).items():
-        slower = [each for each in means if each.verdict == SLOWER]
+def headline(analysis: Containers) -> list[str]:
+    """Return how often default thread counts cost time under a quota, by machine."""
+    claim = "under a CPU quota the default thread count costs"
+    lines = []
+    by_machine = grouped(over_networks(analysis.rows), lambda mean: mean.machine)
+    for machine, means in by_machine.items():
+        slower = [mean for mean in means if mean.verdict == SLOWER]
         if slower:
-            most = max(slower, key=lambda each: each.ratio.value)
-            over = (
-                f"over {len(most.taken)} networks {what} time for {len(slower)} of {len(means)} "
-                "rows and quotas"
+            most = max(slower, key=lambda mean: mean.ratio.value)
+            lines.append(
+                f"{analysis.name(machine)}: over {len(most.taken)} networks {claim} time for "
+                f"{len(slower)} of {len(means)} rows and quotas. Most: {most.advice}"
             )
-            lines.append(f"{found.name(machine)}: {over}. Most: {most.advice}")
-
-    def where(each: Taken, pair: Pair) -> str:
-        takes = f"{_name(each)} takes {times(pair.ratio)} the time under a quota of {each.quota:g}"
-        return f"{group_name(each.own.group)}: {takes}"
-
-    return [*lines, *pairs.costs(found, _compared(found), what, where)]
+    return [*lines, *pairs.costs(analysis, _pairs(analysis), claim, _pair_text)]
 
 
-def _draw(found: Containers, path: Path) -> list[Path]:
-    """Draw a page for each machine: means and each network, rows down, a mark for each quota,
-    ratios across.
+def _pair_text(default: Taken, pair: Pair) -> str:
+    """Describe the cost of a row's default threads on one network."""
+    name = _short_name(default)
+    cost = f"{name} takes {times(pair.ratio)} the time under a quota of {default.quota:g}"
+    return f"{group_name(default.own.group)}: {cost}"
+
+
+def _draw(analysis: Containers, path: Path) -> list[Path]:
+    """Draw a page for each machine: rows down, ratios across, a mark for each quota.
+
+    Its panels are the means over networks and each network.
     """
     pages = []
-    for machine, here in grouped(_compared(found), lambda each: each[0].own.machine).items():
-        name, condition = _names(each for each, _ in here)
-        points = [
-            *(
-                (
-                    f"geometric mean of {len(each.taken)} networks",
-                    name(each.row),
-                    f"{each.quota:g}",
-                    each.ratio,
-                )
-                for each in over_networks(each for each, _ in here)
-            ),
-            *(
-                (group_name(each.own.group), name(each.own.row), f"{each.quota:g}", pair.ratio)
-                for each, pair in here
-            ),
-        ]
-        title = f"Default thread counts under a CPU quota{condition}, on {found.name(machine)}"
+    by_machine = grouped(_pairs(analysis), lambda row: row[0].own.machine)
+    for machine, compared in by_machine.items():
+        defaults = [default for default, _ in compared]
+        name, condition = _names(defaults)
+        points: list[pairs.Point] = []
+        for mean in over_networks(defaults):
+            panel = f"geometric mean of {len(mean.taken)} networks"
+            points.append((panel, name(mean.row), f"{mean.quota:g}", mean.ratio))
+        for default, pair in compared:
+            panel = group_name(default.own.group)
+            points.append((panel, name(default.own.row), f"{default.quota:g}", pair.ratio))
+        title = f"Default thread counts under a CPU quota{condition}, on {analysis.name(machine)}"
         pages.append((title, "times as long as with the best thread count; 95 % intervals", points))
     return pairs.draw(pages, path, series="CPU quota")
+
+
+def _data(analysis: Containers) -> dict[str, Any]:
+    return {
+        "rows": objects(_columns(analysis, analysis.rows), analysis.rows),
+        "means": objects(_mean_columns(analysis), over_networks(analysis.rows)),
+        "notes": [*headline(analysis), *analysis.matrix.notes],
+    }
 
 
 REPORT = Report(
@@ -421,17 +463,13 @@ REPORT = Report(
         "dlbench report containers --cpu-quota 1 --plot containers.png",
     ),
     analyse=lambda source: containers(source.matrix(), source.results().records),
-    page=lambda found, options: _page(found),
-    data=lambda found: {
-        "rows": objects(_columns(found, found.rows), found.rows),
-        "means": objects(_means(found), over_networks(found.rows)),
-        "notes": [*headline(found), *found.matrix.notes],
-    },
-    rows=lambda found: csv_rows(_columns(found, found.rows), found.rows),
-    draw=lambda found, path, options: _draw(found, path),
-    drawable=lambda found: bool(_compared(found)),
+    page=lambda analysis, options: _page(analysis),
+    data=_data,
+    rows=lambda analysis: csv_rows(_columns(analysis, analysis.rows), analysis.rows),
+    draw=lambda analysis, path, options: _draw(analysis, path),
+    drawable=lambda analysis: bool(_pairs(analysis)),
     suggestion="default thread counts under a CPU quota, and their cost",
-    applies=lambda cells: any(map(_is_own, cells)),
+    applies=lambda cells: any(map(_has_default_threads, cells)),
     options=frozenset({ALL_RUNS}),
     heading="Threads under a CPU quota",
     place=32,

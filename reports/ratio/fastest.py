@@ -1,10 +1,9 @@
-"""`dlbench report fastest`: the fastest row of each column, its rivals, and its lead over the
-next.
-"""
+"""`dlbench report fastest`: the fastest row of each column, its rivals and its lead."""
 
 from collections.abc import Collection, Sequence
 
 from dlbench.adapters import axes
+from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import (
     GROUP,
     PLACE,
@@ -69,48 +68,32 @@ _MORE = (
 
 
 def _columns(
-    found: Compared[Leader], common: Collection[FlagKind] = ()
+    analysis: Compared[Leader], common: Collection[FlagKind] = ()
 ) -> tuple[Column[Leader], ...]:
     fields = (*ROW, *(f"seconds_per_minibatch.{part}" for part in (*MEDIAN, "launches")))
     return (
-        *host_columns(lambda each: found.matrix.hosts[each.first.machine]),
-        *axis_columns(lambda each: each.first.cell, (*GROUP, *PLACE)),
+        *host_columns(lambda leader: analysis.matrix.hosts[leader.first.machine]),
+        *axis_columns(lambda leader: leader.first.cell, (*GROUP, *PLACE)),
         Column(
             "first",
             "fastest",
-            lambda each: _standing(each.first),
-            lambda each: row_name(each.first.row),
+            lambda leader: _standing(leader.first),
+            lambda leader: row_name(leader.first.row),
             fields,
         ),
-        Column("", "p", lambda each: place_heading(each.first.cell)),
-        seconds_column(lambda each: each.first, common, key=""),
-        Column(
-            "ties",
-            None,
-            lambda each: list(map(_standing, each.ties)),
-            csv=lambda each: "; ".join(names_of_ties(each)),
-        ),
-        Column(
-            "next",
-            "next",
-            lambda each: None if each.next is None else _standing(each.next),
-            lambda each: MISSING if each.next is None else row_name(each.next.row),
-            fields,
-        ),
+        Column("", "p", lambda leader: place_heading(leader.first.cell)),
+        seconds_column(lambda leader: leader.first, common, key=""),
+        Column("ties", None, _ties_data, csv=lambda leader: "; ".join(names_of_ties(leader))),
+        Column("next", "next", _next_standing, _next_name, fields),
         Column(
             "ratio",
             "times as slow",
-            lambda each: each.ratio,
-            lambda each: times(each.ratio) or MISSING,
+            lambda leader: leader.ratio,
+            lambda leader: times(leader.ratio) or MISSING,
             VALUE,
         ),
-        Column(
-            "outcome",
-            "outcome",
-            lambda each: each.outcome,
-            lambda each: "?" if each.outcome == UNKNOWN else each.outcome,
-        ),
-        Column("launches_to_decide", None, lambda each: each.launches),
+        Column("outcome", "outcome", lambda leader: leader.outcome, _outcome_text),
+        Column("launches_to_decide", None, lambda leader: leader.launches),
     )
 
 
@@ -121,63 +104,98 @@ def _standing(cell: CellResult) -> dict[str, object]:
     }
 
 
-def _page(found: Compared[Leader]) -> Page:
+def _ties_data(leader: Leader) -> list[dict[str, object]]:
+    return [_standing(tie) for tie in leader.ties]
+
+
+def _next_standing(leader: Leader) -> dict[str, object] | None:
+    return None if leader.next is None else _standing(leader.next)
+
+
+def _next_name(leader: Leader) -> str:
+    return MISSING if leader.next is None else row_name(leader.next.row)
+
+
+def _outcome_text(leader: Leader) -> str:
+    return "?" if leader.outcome == UNKNOWN else leader.outcome
+
+
+def _page(analysis: Compared[Leader]) -> Page:
     """Return a table for each machine: a line for each column of each network."""
-    compared = [each for each in found.rows if each.next is not None]
+    unused = left_out(not_compared(analysis.matrix))
+    compared = [leader for leader in analysis.rows if leader.next is not None]
     if not compared:
-        nothing = ALONE if found.rows else NOTHING
-        return Page((nothing, *left_out(not_compared(found.matrix)), *found.matrix.notes), ())
-    shown = [
-        cell
-        for each in compared
-        for cell in (each.first, *each.ties[:1], each.next)
-        if cell is not None
-    ]
+        nothing = ALONE if analysis.rows else NOTHING
+        return Page((nothing, *unused, *analysis.matrix.notes), ())
+    shown = []
+    is_apart = False
+    for leader in compared:
+        shown += [leader.first, *leader.ties[:1]]
+        if leader.next is not None:
+            shown.append(leader.next)
+            is_apart = is_apart or leader.next.run != leader.first.run
     common = common_flags(shown)
     tables = [
-        _table(found, *each, common)
-        for each in grouped(compared, lambda each: each.first.machine).items()
+        _table(analysis, machine, leaders, common)
+        for machine, leaders in grouped(compared, lambda leader: leader.first.machine).items()
     ]
     lines = [*_LEGEND, *flag_lines(shown, common)]
-    if any(each.launches for each in compared):
+    if any(leader.launches for leader in compared):
         lines.append(_MORE)
-    lines += (
-        [_APART]
-        if any(each.next.run != each.first.run for each in compared if each.next is not None)
-        else []
-    )
-    lines += axes.legends(each.first.cell for each in compared)
-    if (alone := len(found.rows) - len(compared)) > 0:
+    if is_apart:
+        lines.append(_APART)
+    lines += axes.legends(leader.first.cell for leader in compared)
+    alone = len(analysis.rows) - len(compared)
+    if alone > 0:
         lines.append(f"Not shown: {counted(alone, 'place')} where a network has only one row.")
-    lines += left_out(not_compared(found.matrix))
-    return Page(tuple(headline(found)), tuple(tables), (*lines, *found.matrix.notes))
+    return Page(tuple(headline(analysis)), tuple(tables), (*lines, *unused, *analysis.matrix.notes))
 
 
 def _table(
-    found: Compared[Leader], machine: str, here: Sequence[Leader], common: set[FlagKind]
+    analysis: Compared[Leader], machine: str, leaders: Sequence[Leader], common: set[FlagKind]
 ) -> Table:
-    ties = [_in_words(each) for each in here if each.ties]
-    if len(ties) > MOST_DESCRIBED:
-        ties = [
-            *ties[:MOST_DESCRIBED],
-            f"... and {len(ties) - MOST_DESCRIBED} more; --json shows all",
-        ]
-    title = f"Who is fastest, on {found.name(machine)}"
-    columns = _columns(found, common)
+    notes = [_rivals_sentence(leader) for leader in leaders if leader.ties]
+    more = len(notes) - MOST_DESCRIBED
+    if more > 0:
+        notes = [*notes[:MOST_DESCRIBED], f"... and {more} more; --json shows all"]
     return table(
-        columns, here, title, "leaders", lambda each: group_name(each.first.group), ties, keys=2
+        _columns(analysis, common),
+        leaders,
+        f"Who is fastest, on {analysis.name(machine)}",
+        "leaders",
+        group=lambda leader: group_name(leader.first.group),
+        notes=notes,
+        keys=2,
     )
 
 
-def _in_words(leader: Leader) -> str:
+def _rivals_sentence(leader: Leader) -> str:
+    """Return a sentence on the rows that may be as fast as the leader."""
     place = f"{group_name(leader.first.group)} at {place_heading(leader.first.cell)}"
-    name, rivals = row_name(leader.first.row), listed(names_of_ties(leader), MOST_NAMED)
+    name = row_name(leader.first.row)
+    rivals = listed(names_of_ties(leader), MOST_NAMED)
     if leader.outcome == TIE:
         return f"{place}: {name} ties with {rivals}."
     if leader.outcome == UNKNOWN:
         return f"{place}: {rivals} may be as fast as {name}."
     more = f" About {leader.launches} launches of each would decide." if leader.launches else ""
     return f"{place}: undecided between {name} and {rivals}.{more}"
+
+
+def _data(analysis: Compared[Leader]) -> dict[str, object]:
+    return {
+        "leaders": objects(_columns(analysis), analysis.rows),
+        "notes": list(analysis.matrix.notes),
+    }
+
+
+def _applies(cells: Collection[Cell]) -> bool:
+    rows = {cell._replace(tuning="") for cell in cells}
+    return differ(rows, *ROW)
+
+
+def _has_rivals(analysis: Compared[Leader]) -> bool:
+    return any(leader.next is not None for leader in analysis.rows)
 
 
 REPORT = Report(
@@ -188,17 +206,14 @@ REPORT = Report(
     ),
     examples=("dlbench report fastest", "dlbench report fastest --networks lstm* --threads 2"),
     analyse=lambda source: fastest(source.matrix()),
-    page=lambda found, options: _page(found),
-    data=lambda found: {
-        "leaders": objects(_columns(found), found.rows),
-        "notes": list(found.matrix.notes),
-    },
-    rows=lambda found: csv_rows(_columns(found), found.rows),
+    page=lambda analysis, options: _page(analysis),
+    data=_data,
+    rows=lambda analysis: csv_rows(_columns(analysis), analysis.rows),
     suggestion="who is fastest, and whether it is clear, a tie or undecided",
-    applies=lambda cells: differ({cell._replace(tuning="") for cell in cells}, *ROW),
+    applies=_applies,
     options=frozenset({REFERENCE, ALL_RUNS}),
     heading="Who is fastest",
     place=10,
     headline=headline,
-    has_section=lambda found: any(each.next is not None for each in found.rows),
+    has_section=_has_rivals,
 )

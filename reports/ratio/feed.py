@@ -1,22 +1,22 @@
-"""`dlbench report feed`: the cost of fetching mini-batches from memory or files, and how to split
-the CPUs.
+"""`dlbench report feed`: the cost of mini-batches from memory or files, and how to split the CPUs.
 
 Each cell whose mini-batch is not resident is compared with the one where it is. Its time is shown
-beside that of the model in Wuensche 2018, V.B: with b bytes for all devices behind one link of R
+next to that of the model in Wuensche 2018, V.B: with b bytes for all devices behind one link of R
 bytes a second, and T_c seconds to compute, a step takes T_c + b / R if the copy comes first, and
 max(T_c, b / R) if the next mini-batch is copied meanwhile. The link is the one to the GPU or, on
-the CPU, its memory; both are measured. The model leaves out the CPU's work: reading, decoding,
+the CPU, its memory. Both are measured. The model leaves out the CPU's work: reading, decoding,
 converting and handing over.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
+from dlbench.adapters.families import Family
 from dlbench.adapters.libraries.gpus import TO_DEVICE_PAGEABLE, TO_DEVICE_PINNED
 from dlbench.adapters.protocol import COPIED, LOADER, PLACEMENTS, UNKNOWN, Cell
-from dlbench.reports.ceilings import TRANSFERS, gpu_ceilings
+from dlbench.reports.ceilings import TRANSFERS, Best, gpu_ceilings
 from dlbench.reports.columns import (
     Column,
     attributes,
@@ -28,7 +28,15 @@ from dlbench.reports.columns import (
 )
 from dlbench.reports.curve.curve import along, usable
 from dlbench.reports.formats.csv import MEDIAN, VALUE
-from dlbench.reports.formats.layout import MISSING, Page, common_flags, entry, flag_lines, why_hole
+from dlbench.reports.formats.layout import (
+    MISSING,
+    Entry,
+    Page,
+    common_flags,
+    entry,
+    flag_lines,
+    why_hole,
+)
 from dlbench.reports.left_out import left_out
 from dlbench.reports.ratio.pairs import SLOWER, Pair, costs, pair_of, with_verdicts
 from dlbench.reports.report import ALL_RUNS, Report
@@ -71,9 +79,7 @@ _LEGEND = (
 
 
 def one_after_another(compute: float, size: float, rate: float) -> float:
-    """Return the seconds of a step that begins when its mini-batches of this size have gone through
-    the link.
-    """
+    """Return the seconds of a step that begins after the link has carried its mini-batches."""
     return compute + size / rate
 
 
@@ -92,13 +98,16 @@ class Feeding(NamedTuple):
     rate: float | None
     """Bytes a second of the link, or of the memory; None where it was not measured."""
     pair: Pair | None
-    """It and the cell with a resident mini-batch; None for that one, and where one of them has no
-    time that counts."""
+    """The cell and the one with a resident mini-batch.
+
+    None for the resident one itself, and where one of the two has no time that counts.
+    """
 
 
 def is_fed(cell: Cell) -> bool:
-    """Tell whether the mini-batch comes from elsewhere. False for an imported benchmark, where it
-    is not known.
+    """Return whether the mini-batch comes from elsewhere.
+
+    False for an imported benchmark, where it is not known.
     """
     return cell.placement not in (_RESIDENT, UNKNOWN)
 
@@ -108,44 +117,63 @@ def _resident(cell: Cell) -> Cell:
     return cell._replace(placement=_RESIDENT, loader_workers=0, storage=axes.BLANK.storage)
 
 
-def _stall(each: Feeding) -> Ratio | None:
-    return None if each.pair is None else each.pair.ratio.changed(lambda value: 1 - 1 / value)
-
-
-def _needed_rate(each: Feeding) -> float | None:
-    return each.bytes / each.pair.times[1].median if each.bytes and each.pair else None
-
-
-def _model(each: Feeding) -> float | None:
-    if not (each.pair and each.bytes and each.rate):
+def _stall(feeding: Feeding) -> Ratio | None:
+    """Return the share of the step that does not compute."""
+    if feeding.pair is None:
         return None
-    law = ahead if each.cell.cell.helpers else one_after_another
-    return law(each.pair.times[1].median, each.bytes, each.rate)
+    return feeding.pair.ratio.changed(lambda value: 1 - 1 / value)
 
 
-def _load_seconds(each: Feeding) -> float | None:
+def _needed_rate(feeding: Feeding) -> float | None:
+    """Return the bytes a second that would hide the mini-batches."""
+    if not feeding.bytes or feeding.pair is None:
+        return None
+    _, resident = feeding.pair.times
+    return feeding.bytes / resident.median
+
+
+def _model_seconds(feeding: Feeding) -> float | None:
+    """Return the seconds of a step by the model in Wuensche 2018, V.B."""
+    if not (feeding.pair and feeding.bytes and feeding.rate):
+        return None
+    _, resident = feeding.pair.times
+    law = ahead if feeding.cell.cell.helpers else one_after_another
+    return law(resident.median, feeding.bytes, feeding.rate)
+
+
+def _load_seconds(feeding: Feeding) -> float | None:
     """Return the CPU seconds of a step beyond those with a resident mini-batch."""
-    seen = [] if each.pair is None else [each.pair.cell.observed, each.pair.other.observed]
-    spent = [one.cpu_seconds_per_step for one in seen if one is not None]
-    return max(0.0, spent[0] - spent[1]) if len(spent) == 2 else None
+    if feeding.pair is None:
+        return None
+    fed = feeding.pair.cell.observed
+    resident = feeding.pair.other.observed
+    if fed is None or resident is None:
+        return None
+    return max(0.0, fed.cpu_seconds_per_step - resident.cpu_seconds_per_step)
 
 
-def _verdict(each: Feeding) -> str:
-    """Return what makes the step longer; empty where that cannot be said."""
-    if each.pair is None:
+def _verdict(feeding: Feeding) -> str:
+    """Return the cause that makes the step longer; empty where there is nothing to compare with."""
+    pair = feeding.pair
+    if pair is None:
         return ""
-    if each.pair.ratio.high is not None and each.pair.ratio.high < HIDDEN_BELOW:
+    if pair.ratio.high is not None and pair.ratio.high < HIDDEN_BELOW:
         return HIDDEN
-    if each.pair.verdict != SLOWER:
+    if pair.verdict != SLOWER:
         return UNCLEAR
-    cell, cpus, seen = each.cell.cell, each.host.effective_cpus, each.cell.observed
-    waiting = (seen.waiting_per_wall or 0.0) if seen else 0.0
+    cell = feeding.cell.cell
+    cpus = feeding.host.effective_cpus
+    observed = feeding.cell.observed
+    waiting = (observed.waiting_per_wall or 0.0) if observed else 0.0
     if cpus is not None and cell.all_threads > cpus and waiting > WAITING:
         return CPUS
     if cell.placement == LOADER:
         return LOADING
-    longer = each.pair.times[0].median - each.pair.times[1].median
-    return LINK if each.bytes and each.rate and 2 * each.bytes / each.rate >= longer else CPUS
+    fed, resident = pair.times
+    longer = fed.median - resident.median
+    if feeding.bytes and feeding.rate and 2 * feeding.bytes / feeding.rate >= longer:
+        return LINK
+    return CPUS
 
 
 class Split(NamedTuple):
@@ -156,66 +184,62 @@ class Split(NamedTuple):
     """One of its cells, for the axes that all share."""
     times: dict[Cell, Summary]
     best: Cell | None
-    """The fastest within the CPUs, or one with fewer threads and workers within 2 % of it and not
-    clearly slower."""
+    """The fastest within the CPUs.
+
+    Or one with fewer threads and workers, within 2 % of it and not clearly slower.
+    """
 
 
 def _split(host: Host, cells: Sequence[CellResult]) -> Split:
     """Return the times that count, by threads and workers; disturbed ones only where all are."""
-    calm = [each for each in cells if usable(each) and not each.has(flags.CONTENDED)] or cells
-    by_size = sorted(calm, key=lambda each: (each.cell.all_threads, each.cell.loader_workers))
-    found = {each.cell: seconds for each in by_size if (seconds := usable(each)) is not None}
-    within = {
-        cell: each
-        for cell, each in found.items()
-        if cell.all_threads <= (host.effective_cpus or float("inf"))
-    }
-    least = min(within.values(), key=lambda each: each.median, default=None)
-    best = next(
-        (cell for cell, seconds in within.items() if least and as_fast(seconds, least)), None
-    )
-    return Split(host, cells[0].cell, found, best)
+    calm = [cell for cell in cells if usable(cell) and not cell.has(flags.CONTENDED)] or cells
+    by_size = sorted(calm, key=lambda cell: (cell.cell.all_threads, cell.cell.loader_workers))
+    timed: dict[Cell, Summary] = {}
+    for cell in by_size:
+        seconds = usable(cell)
+        if seconds is not None:
+            timed[cell.cell] = seconds
+    most_threads = host.effective_cpus or float("inf")
+    within = {cell: seconds for cell, seconds in timed.items() if cell.all_threads <= most_threads}
+    least = min(within.values(), key=lambda seconds: seconds.median, default=None)
+    best = None
+    if least is not None:
+        best = next((cell for cell, seconds in within.items() if as_fast(seconds, least)), None)
+    return Split(host, cells[0].cell, timed, best)
 
 
 def advice(split: Split) -> str:
-    """Return one sentence: how many threads and loader workers to use, and the cost of other
-    splits.
-    """
+    """Return one sentence: the threads and loader workers to use, and the cost of other splits."""
     if split.best is None:
         return f"nothing was timed within the {split.host.effective_cpus} CPUs"
     best = split.times[split.best]
     if len(split.times) == 1:
-        return f"only {_part(split.best)} timed (threads + loader workers): nothing to compare"
-    others = {cell: each for cell, each in split.times.items() if cell != split.best}
-    slower = [
-        f"{ratio(each, best).value:.2f}x with {_part(cell)}"
-        for cell, each in others.items()
-        if clearly_slower(each, best)
-    ]
-    faster = [
-        f"{_part(cell)} ({times(ratio(each, best))})"
-        for cell, each in others.items()
-        if clearly_slower(best, each)
-    ]
-    loading = (
-        counted(split.best.loader_workers, "loader worker")
-        if split.best.loader_workers
-        else "no loader worker"
-    )
-    words = [
-        f"use {counted(split.best.threads, 'thread')} and {loading}: {number(best.median)} s a step"
-    ]
-    words += [f"a step takes {', '.join(slower)}"] if slower else []
-    words += [f"faster, but oversubscribing the CPUs: {', '.join(faster)}"] if faster else []
-    return "; ".join(
-        words
-        if slower or faster
-        else [*words, "noise may explain every difference to other splits"]
-    )
+        return f"only {_size_text(split.best)} timed (threads + loader workers): nothing to compare"
+    slower = []
+    faster = []
+    for cell, seconds in split.times.items():
+        if cell == split.best:
+            continue
+        if clearly_slower(seconds, best):
+            slower.append(f"{ratio(seconds, best).value:.2f}x with {_size_text(cell)}")
+        if clearly_slower(best, seconds):
+            faster.append(f"{_size_text(cell)} ({times(ratio(seconds, best))})")
+    loading = "no loader worker"
+    if split.best.loader_workers:
+        loading = counted(split.best.loader_workers, "loader worker")
+    threads = counted(split.best.threads, "thread")
+    clauses = [f"use {threads} and {loading}: {number(best.median)} s a step"]
+    if slower:
+        clauses.append(f"a step takes {', '.join(slower)}")
+    if faster:
+        clauses.append(f"faster, but oversubscribing the CPUs: {', '.join(faster)}")
+    if not slower and not faster:
+        clauses.append("noise may explain every difference to other splits")
+    return "; ".join(clauses)
 
 
-def _part(cell: Cell) -> str:
-    """Return how a cell splits CPUs: "1 + 1" are one thread and one loader worker."""
+def _size_text(cell: Cell) -> str:
+    """Return the threads and loader workers of a cell: "1 + 1" for one of each."""
     return f"{cell.threads} + {cell.loader_workers}"
 
 
@@ -227,81 +251,98 @@ class Feeds(Compared[Feeding]):
 
 
 def feeds(matrix: Matrix, results: Results) -> Feeds:
-    """Compare each cell whose mini-batch is not resident with the one where it is, and the splits
-    of each loader.
+    """Compare cells whose mini-batch is not resident with those where it is, and loaders' splits.
+
+    The splits are those of the CPUs between threads and loader workers.
     """
     fed = [place for place in matrix.cells if is_fed(place.cell)]
     if not fed:
         return Feeds(matrix, ())
-    resident = {place: Place(place.machine, _resident(place.cell)) for place in fed}
-    pairs = {
-        place: pair_of(matrix.cells[place], matrix.cells.get(at)) for place, at in resident.items()
-    }
-    paired = {place: pair for place, pair in pairs.items() if pair is not None}
-    judged = dict(zip(paired, with_verdicts(list(paired.values())), strict=True))
+    shown: dict[Place, None] = {}
+    pairs: dict[Place, Pair] = {}
+    for place in fed:
+        resident = Place(place.machine, _resident(place.cell))
+        if resident in matrix.cells:
+            shown[resident] = None
+        shown[place] = None
+        pair = pair_of(matrix.cells[place], matrix.cells.get(resident))
+        if pair is not None:
+            pairs[place] = pair
+    judged = dict(zip(pairs, with_verdicts(list(pairs.values())), strict=True))
     families = {
-        (each.cell.network, each.cell.specification): family_of_record(each)
-        for each in results.records
+        (record.cell.network, record.cell.specification): family_of_record(record)
+        for record in results.records
     }
-    links = {gpu[:2]: found[TRANSFERS] for gpu, found in reversed(gpu_ceilings(results).items())}
+    # Of several boards of one device name the first counts.
+    gpus = reversed(gpu_ceilings(results).items())
+    links = {gpu[:2]: ceilings[TRANSFERS] for gpu, ceilings in gpus}
+    rows = []
+    by_row = grouped(shown, lambda place: (place.machine, _work(place.cell), row_name(place.cell)))
+    for places in by_row.values():
+        for place in sorted(places, key=_order):
+            host = matrix.hosts[place.machine].under(place.cell.cpu_quota)
+            size = _batch_bytes(place.cell, families)
+            rate = _memory_rate(place, host, results) if place.on_cpu else _link_rate(place, links)
+            rows.append(Feeding(matrix.cells[place], host, size, rate, judged.get(place)))
+    return Feeds(matrix, tuple(rows), _splits(rows, matrix))
 
-    def rate(place: Place, host: Host) -> float | None:
-        if not place.on_cpu:
-            name = (
-                TO_DEVICE_PINNED
-                if place.cell.placement in (COPIED[0], LOADER)
-                else TO_DEVICE_PAGEABLE
-            )
-            best = links.get((place.machine, place.device), {}).get(name)
-            return None if best is None else best.value
-        ceilings = results.ceilings.get(place.machine)
-        threads = place.cell.threads or host.effective_cpus or 1
-        return None if ceilings is None else ceilings.bandwidth_bytes_per_second(threads)
 
-    def feeding(place: Place) -> Feeding:
-        host = matrix.hosts[place.machine].under(place.cell.cpu_quota)
-        family = families.get((place.cell.network, place.cell.specification))
-        batch_size = place.cell.batch_size
-        size = None if family is None or batch_size is None else family.batch_bytes(batch_size)
-        return Feeding(matrix.cells[place], host, size, rate(place, host), judged.get(place))
+def _batch_bytes(cell: Cell, families: Mapping[tuple[str, str], Family | None]) -> int | None:
+    """Return the bytes of a cell's mini-batch, where they are known."""
+    family = families.get((cell.network, cell.specification))
+    if family is None or cell.batch_size is None:
+        return None
+    return family.batch_bytes(cell.batch_size)
 
-    def order(place: Place) -> tuple[int, int, str, int]:
-        cell = place.cell
-        known = (
-            PLACEMENTS.index(cell.placement) if cell.placement in PLACEMENTS else len(PLACEMENTS)
-        )
-        return cell.threads, known, cell.storage, cell.loader_workers
 
-    shown = dict.fromkeys(
-        each for place in fed for each in (resident[place], place) if each in matrix.cells
-    )
-    rows = [
-        feeding(place)
-        for of in grouped(
-            shown, lambda place: (place.machine, _work(place.cell), row_name(place.cell))
-        ).values()
-        for place in sorted(of, key=order)
-    ]
+def _memory_rate(place: Place, host: Host, results: Results) -> float | None:
+    """Return the bytes a second of the CPU's memory, where they were measured."""
+    ceilings = results.ceilings.get(place.machine)
+    threads = place.cell.threads or host.effective_cpus or 1
+    return None if ceilings is None else ceilings.bandwidth_bytes_per_second(threads)
+
+
+def _link_rate(place: Place, links: Mapping[tuple[str, str], Mapping[str, Best]]) -> float | None:
+    """Return the bytes a second of the link to a GPU, where they were measured."""
+    pinned = place.cell.placement in (COPIED[0], LOADER)
+    transfer = TO_DEVICE_PINNED if pinned else TO_DEVICE_PAGEABLE
+    rate = links.get((place.machine, place.device), {}).get(transfer)
+    return None if rate is None else rate.value
+
+
+def _splits(rows: Iterable[Feeding], matrix: Matrix) -> tuple[Split, ...]:
+    """Return the splits of each loader that was measured with a known number of threads."""
     loaded = [
-        each.cell for each in rows if each.cell.cell.placement == LOADER and each.cell.cell.threads
+        row.cell for row in rows if row.cell.cell.placement == LOADER and row.cell.cell.threads
     ]
-    splits = [
-        _split(matrix.hosts[place.machine].under(place.cell.cpu_quota), of)
-        for place, of in along(loaded, "threads", "loader_workers").items()
-    ]
-    return Feeds(matrix, tuple(rows), tuple(each for each in splits if each.times))
+    splits = []
+    for place, cells in along(loaded, "threads", "loader_workers").items():
+        split = _split(matrix.hosts[place.machine].under(place.cell.cpu_quota), cells)
+        if split.times:
+            splits.append(split)
+    return tuple(splits)
 
 
-def headline(found: Feeds) -> list[str]:
-    """Return for each machine how often mini-batches from elsewhere cost time, and where most."""
+def _order(place: Place) -> tuple[int, int, str, int]:
+    cell = place.cell
+    placement = len(PLACEMENTS)
+    if cell.placement in PLACEMENTS:
+        placement = PLACEMENTS.index(cell.placement)
+    return cell.threads, placement, cell.storage, cell.loader_workers
 
-    def where(each: Feeding, pair: Pair) -> str:
-        cell = each.cell.cell
-        name = f"{_work(cell)}: {row_name(cell)}, {_how(cell)}, {place_name(_resident(cell))}"
-        return f"{name}: {times(pair.ratio)} the resident time ({_verdict(each)})"
 
-    pairs = [(each, each.pair) for each in found.rows if each.pair is not None]
-    return costs(found, pairs, "feeding mini-batches to the step costs", where)
+def headline(analysis: Feeds) -> list[str]:
+    """Return how often mini-batches from elsewhere cost time, by machine, and where most."""
+    pairs = [(row, row.pair) for row in analysis.rows if row.pair is not None]
+    return costs(analysis, pairs, "feeding mini-batches to the step costs", _pair_text)
+
+
+def _pair_text(feeding: Feeding, pair: Pair) -> str:
+    """Describe the cost of feeding one cell."""
+    cell = feeding.cell.cell
+    place = place_name(_resident(cell))
+    name = f"{_work(cell)}: {row_name(cell)}, {_placement_text(cell)}, {place}"
+    return f"{name}: {times(pair.ratio)} the resident time ({_verdict(feeding)})"
 
 
 # Tables.
@@ -311,65 +352,78 @@ def _work(cell: Cell) -> str:
     return group_name(_resident(cell))
 
 
-def _how(cell: Cell) -> str:
-    storage = "" if cell.storage == axes.BLANK.storage else f", {cell.storage}"
-    return (
-        f"{cell.placement}{f' w{cell.loader_workers}' if cell.placement == LOADER else ''}{storage}"
-    )
+def _placement_text(cell: Cell) -> str:
+    """Return the origin of a cell's mini-batches, with the number of loader workers."""
+    workers = f" w{cell.loader_workers}" if cell.placement == LOADER else ""
+    return f"{cell.placement}{workers}{_storage_text(cell)}"
 
 
-def _per_cent(found: Ratio | None) -> str:
-    if found is None:
+def _storage_text(cell: Cell) -> str:
+    return "" if cell.storage == axes.BLANK.storage else f", {cell.storage}"
+
+
+def _stall_text(feeding: Feeding) -> str:
+    stall = _stall(feeding)
+    if stall is None:
         return MISSING
-    ends = (
-        ()
-        if found.low is None or found.high is None
-        else (found.high - found.value, found.value - found.low)
-    )
-    return f"{found.value:.0%}" + (f"±{100 * max(ends):.0f}" if ends else "")
+    deviation = ""
+    if stall.low is not None and stall.high is not None:
+        wider = max(stall.high - stall.value, stall.value - stall.low)
+        deviation = f"±{100 * wider:.0f}"
+    return f"{stall.value:.0%}{deviation}"
 
 
 def _gigabytes(value: float | None) -> str:
     return MISSING if value is None else f"{value / 1e9:.3g}"
 
 
-def _columns(found: Feeds) -> tuple[Column[Feeding], ...]:
-    common = common_flags(each.cell for each in found.rows if each.cell.shown)
-    best = {Place(split.host.fingerprint, split.best) for split in found.splits if split.best}
+def _columns(analysis: Feeds) -> tuple[Column[Feeding], ...]:
+    common = common_flags(row.cell for row in analysis.rows if row.cell.shown)
+    best_splits = {
+        Place(split.host.fingerprint, split.best) for split in analysis.splits if split.best
+    }
+
+    def seconds(feeding: Feeding) -> Entry:
+        cell = feeding.cell
+        is_best = Place(cell.machine, cell.cell) in best_splits
+        return entry(cell, QUANTITIES["seconds"], common)._replace(best=is_best, interval="")
+
     return (
-        *host_columns(lambda each: each.host),
-        *axis_columns(lambda each: each.cell.cell),
-        Column("", "mini-batch", lambda each: _how(each.cell.cell)),
-        Column("", "p", lambda each: head_of(_resident(each.cell.cell))),
-        *attributes(lambda each: each.cell, "status", "reason"),
+        *host_columns(lambda feeding: feeding.host),
+        *axis_columns(lambda feeding: feeding.cell.cell),
+        Column("", "mini-batch", lambda feeding: _placement_text(feeding.cell.cell)),
+        Column("", "p", lambda feeding: head_of(_resident(feeding.cell.cell))),
+        *attributes(lambda feeding: feeding.cell, "status", "reason"),
         Column(
-            "seconds_per_minibatch",
-            "s/step",
-            lambda each: each.cell.seconds,
-            lambda each: entry(each.cell, QUANTITIES["seconds"], common)._replace(
-                best=Place(each.cell.machine, each.cell.cell) in best, interval=""
-            ),
-            MEDIAN,
+            "seconds_per_minibatch", "s/step", lambda feeding: feeding.cell.seconds, seconds, MEDIAN
         ),
-        Column("resident_seconds", None, lambda each: each.pair and each.pair.times[1].median),
-        Column("stall", "stall", _stall, lambda each: _per_cent(_stall(each)), VALUE),
-        Column("minibatch_bytes", None, lambda each: each.bytes),
+        Column("resident_seconds", None, _resident_seconds),
+        Column("stall", "stall", _stall, _stall_text, VALUE),
+        Column("minibatch_bytes", None, lambda feeding: feeding.bytes),
         Column(
             "needed_bytes_per_second",
             "needs",
             _needed_rate,
-            lambda each: _gigabytes(_needed_rate(each)),
+            lambda feeding: _gigabytes(_needed_rate(feeding)),
         ),
         Column(
             "link_bytes_per_second",
             "link",
-            lambda each: each.rate,
-            lambda each: _gigabytes(each.rate),
+            lambda feeding: feeding.rate,
+            lambda feeding: _gigabytes(feeding.rate),
         ),
-        Column("model_seconds", "model", _model),
+        Column("model_seconds", "model", _model_seconds),
         Column("load_cpu_seconds", "CPU s", _load_seconds),
         Column("verdict", "verdict", _verdict),
     )
+
+
+def _resident_seconds(feeding: Feeding) -> float | None:
+    return None if feeding.pair is None else feeding.pair.times[1].median
+
+
+def _best_seconds(split: Split) -> float | None:
+    return None if split.best is None else split.times[split.best].median
 
 
 _SPLIT: tuple[Column[Split], ...] = (
@@ -381,38 +435,52 @@ _SPLIT: tuple[Column[Split], ...] = (
     Column("effective_cpus", None, lambda split: split.host.effective_cpus),
     Column("threads", None, lambda split: split.best and split.best.threads),
     Column("loader_workers", None, lambda split: split.best and split.best.loader_workers),
-    Column(
-        "seconds_per_minibatch", None, lambda split: split.best and split.times[split.best].median
-    ),
+    Column("seconds_per_minibatch", None, _best_seconds),
     Column("advice", None, advice),
 )
 
 
-def _page(found: Feeds) -> Page:
-    if not found.rows:
-        return Page((NOTHING, *found.matrix.notes), ())
+def _page(analysis: Feeds) -> Page:
+    if not analysis.rows:
+        return Page((NOTHING, *analysis.matrix.notes), ())
+    columns = _columns(analysis)
+    splits = grouped(analysis.splits, lambda split: (split.host.fingerprint, _work(split.cell)))
+    rows = grouped(analysis.rows, lambda row: (row.cell.machine, _work(row.cell.cell)))
     tables = []
-    splits = grouped(found.splits, lambda split: (split.host.fingerprint, _work(split.cell)))
-    for at, here in grouped(
-        found.rows, lambda each: (each.cell.machine, _work(each.cell.cell))
-    ).items():
-        holes = [each.cell for each in here if each.cell.timed is None]
-        notes = [f"{row_name(each.cell)}, {_how(each.cell)}: {why_hole(each)}" for each in holes]
-        for split in splits.get(at, ()):
-            storage = "" if split.cell.storage == axes.BLANK.storage else f", {split.cell.storage}"
-            notes.append(f"{row_name(split.cell)}{storage}: {advice(split)}.")
-        title = f"{at[1]}, on {found.name(at[0])}"
+    for (machine, work), rows_of_work in rows.items():
+        notes = []
+        for row in rows_of_work:
+            if row.cell.timed is None:
+                cell = row.cell.cell
+                name = f"{row_name(cell)}, {_placement_text(cell)}"
+                notes.append(f"{name}: {why_hole(row.cell)}")
+        for split in splits.get((machine, work), ()):
+            name = f"{row_name(split.cell)}{_storage_text(split.cell)}"
+            notes.append(f"{name}: {advice(split)}.")
         tables.append(
             table(
-                *(_columns(found), here, title, "cells", lambda each: row_name(each.cell.cell)),
+                columns,
+                rows_of_work,
+                f"{work}, on {analysis.name(machine)}",
+                "cells",
+                group=lambda row: row_name(row.cell.cell),
                 notes=dict.fromkeys(notes),
                 keys=2,
             )
         )
-    shown = [each.cell for each in found.rows if each.cell.shown]
+    shown = [row.cell for row in analysis.rows if row.cell.shown]
     unused = left_out(cell for cell in shown if cell.timed is not None and usable(cell) is None)
-    lines = (*_LEGEND, *flag_lines(shown, common_flags(shown)), *unused, *found.matrix.notes)
-    return Page(tuple(headline(found)), tuple(tables), lines)
+    marks = flag_lines(shown, common_flags(shown))
+    after = (*_LEGEND, *marks, *unused, *analysis.matrix.notes)
+    return Page(tuple(headline(analysis)), tuple(tables), after)
+
+
+def _data(analysis: Feeds) -> dict[str, Any]:
+    return {
+        "cells": objects(_columns(analysis), analysis.rows),
+        "splits": objects(_SPLIT, analysis.splits),
+        "notes": [*headline(analysis), *analysis.matrix.notes],
+    }
 
 
 REPORT = Report(
@@ -426,13 +494,9 @@ REPORT = Report(
         "dlbench report feed --frameworks torch --batch-sizes 64 --json",
     ),
     analyse=lambda source: feeds(source.matrix(), source.results()),
-    page=lambda found, options: _page(found),
-    data=lambda found: {
-        "cells": objects(_columns(found), found.rows),
-        "splits": objects(_SPLIT, found.splits),
-        "notes": [*headline(found), *found.matrix.notes],
-    },
-    rows=lambda found: csv_rows(_columns(found), found.rows),
+    page=lambda analysis, options: _page(analysis),
+    data=_data,
+    rows=lambda analysis: csv_rows(_columns(analysis), analysis.rows),
     suggestion="what it costs to feed mini-batches to the step",
     applies=lambda cells: any(map(is_fed, cells)),
     options=frozenset({ALL_RUNS}),

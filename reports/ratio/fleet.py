@@ -1,5 +1,6 @@
-"""`dlbench report fleet`: node against node within each kind: the slow ones, by how much, and on
-what.
+"""`dlbench report fleet`: node against node within each kind.
+
+It shows which nodes are slow, by how much, and on which benchmarks.
 
 A kind is a fingerprint: its nodes differ in their names only. A benchmark is a cell, or a speed of
 the machine itself, read by the sentinel before and after each block: a rate, converted to time per
@@ -10,7 +11,7 @@ that most nodes have.
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from dlbench.reports.ratio.pairs import draw
 from dlbench.reports.report import FLEET, TOP, Report, ReportOptions, Source
 from dlbench.reports.results.disturbance import disturbed
 from dlbench.reports.results.errors import ReportError
-from dlbench.reports.results.flags import CONTENDED, SHARED_NODE
+from dlbench.reports.results.flags import CONTENDED, SHARED_NODE, FlagKind
 from dlbench.reports.results.hosts import Host, Node
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.naming import counted, group_name, listed, name_of, rest_of
@@ -49,9 +50,7 @@ from dlbench.reports.results.statistics import SIGNIFICANCE, summarise
 PRODUCTS, BANDWIDTH = "matrix products", "memory bandwidth"
 _UNIT = 1e9
 """Seconds per GFLOP and per GB."""
-NONE = (
-    "No node of a fleet was measured here; `dlbench fleet run SUITE` measures many into one store."
-)
+NONE = "This store has no node of a fleet; `dlbench fleet run SUITE` measures many into one store."
 NOTHING = "The nodes do not differ by more than noise explains."
 _LITTLE = "The nodes differ by more than noise explains, but by less than 2 %."
 _ITSELF = "the machine itself, one thread"
@@ -80,8 +79,8 @@ Sample = tuple[Cell | str, str, str, list[float], str]
 Spread = tuple[Cell | str, int, float, float | None, float | None]
 """Of a benchmark: nodes, and standard deviations as shares of the time.
 
-Of the nodes' means; of a node's launches, pooled over nodes (None where none has two launches); and
-what the means would deviate by if the nodes were the same.
+Of the nodes' means; of a node's launches, pooled over nodes (None where no node has two launches);
+and the deviation that the means would have if the nodes were the same.
 """
 
 
@@ -94,44 +93,44 @@ def fleet(source: Source) -> list[Kind]:
     Raises ReportError for a fleet that is not there, or not the only one that begins so.
     """
     runs = {run.id: run for run, _ in source.runs() if run.node is not None and not run.sides}
-    fleet = _fleet_named(source.options.fleet, runs.values())
-    found: dict[str, tuple[Kind, Samples, dict[str, str]]] = {}
-    for run in sorted(runs.values(), key=lambda each: (each.started, each.id)):
-        if run.node is None or fleet not in ("", run.node.fleet) or not source.narrowing.takes(run):
+    fleet_id = _find_fleet(source.options.fleet, runs.values())
+    gathered: dict[str, tuple[Kind, Samples, dict[str, str]]] = {}
+    for run in sorted(runs.values(), key=lambda run: (run.started, run.id)):
+        if run.node is None or fleet_id not in ("", run.node.fleet):
+            continue
+        if not source.narrowing.takes(run):
             continue
         results = source.narrowing.of(source.of_run(run.id))
         host = results.hosts.get(run.machine) or Host(run.machine, run.machine[:12])
         empty: Samples = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
-        kind, samples, newest = found.setdefault(run.machine, (Kind(host), empty, {}))
-        of_run = _of_records(
-            kind, run.node, [each for each in results.records if each.run == run.id]
-        )
-        readings = (
-            [] if source.narrowing.axes else _of_readings(_node(kind, run.node), source, run.id)
-        )
-        for benchmark, build, node, steps, when in (*of_run, *readings):
+        kind, samples, newest = gathered.setdefault(run.machine, (Kind(host), empty, {}))
+        records = [record for record in results.records if record.run == run.id]
+        readings: Iterable[Sample] = ()
+        if not source.narrowing.axes:
+            readings = _reading_samples(_see_node(kind, run.node), source, run.id)
+        launches = _launch_samples(kind, run.node, records)
+        for benchmark, build, node, steps, when in (*launches, *readings):
             samples[benchmark][build][node].append(steps)
             newest[build] = max(when, newest.get(build, ""))
-    kinds = sorted(
-        (each for each, *_ in found.values()),
-        key=lambda kind: (kind.host.name, kind.host.fingerprint),
-    )
-    for kind in kinds:
+    for kind, samples, newest in gathered.values():
         kind.nodes = dict(sorted(kind.nodes.items()))
-        _choose_builds(*found[kind.host.fingerprint])
+        _choose_builds(kind, samples, newest)
+    kinds = [kind for kind, _, _ in gathered.values()]
+    kinds.sort(key=lambda kind: (kind.host.name, kind.host.fingerprint))
     for kind, judged in zip(kinds, nodes.contrasts(kinds), strict=True):
         kind.judged = sorted(judged, key=_order)
     return kinds
 
 
-def _fleet_named(word: str, runs: Iterable[Run]) -> str:
-    known = sorted({run.node.fleet for run in runs if run.node is not None})
-    fitting = [each for each in known if each.startswith(word)]
-    if not word or word in known:
+def _find_fleet(word: str, runs: Iterable[Run]) -> str:
+    """Return the fleet that a word names or begins; empty for an empty word."""
+    fleets = sorted({run.node.fleet for run in runs if run.node is not None})
+    if not word or word in fleets:
         return word
+    fitting = [fleet for fleet in fleets if fleet.startswith(word)]
     if not fitting:
-        there = f"there are {', '.join(known)}" if known else "this store has no fleets"
-        raise ReportError(f"There is no fleet {word!r}; {there}.")
+        existing = f"there are {', '.join(fleets)}" if fleets else "this store has no fleets"
+        raise ReportError(f"There is no fleet {word!r}; {existing}.")
     if len(fitting) > 1:
         raise ReportError(
             f"{len(fitting)} fleets begin with {word!r}: {', '.join(fitting)}. Give more "
@@ -140,17 +139,18 @@ def _fleet_named(word: str, runs: Iterable[Run]) -> str:
     return fitting[0]
 
 
-def _node(kind: Kind, of: Node) -> NodeSeen:
-    found = kind.nodes.setdefault(of.name, NodeSeen(of.name))
-    found.fleets[of.fleet] = None
-    found.shared.update(dict.fromkeys(of.shared))
-    return found
+def _see_node(kind: Kind, node: Node) -> NodeSeen:
+    """Return a kind's node of this name, and note its fleet and its other users."""
+    seen = kind.nodes.setdefault(node.name, NodeSeen(node.name))
+    seen.fleets[node.fleet] = None
+    seen.shared.update(dict.fromkeys(node.shared))
+    return seen
 
 
-def _of_records(kind: Kind, of_run: Node, records: list[Record]) -> Iterator[Sample]:
+def _launch_samples(kind: Kind, node_of_run: Node, records: list[Record]) -> Iterator[Sample]:
     """Yield the launches that count."""
     for record in last_attempts(records):
-        node = _node(kind, record.node or of_run)
+        node = _see_node(kind, record.node or node_of_run)
         parity = record.outcome.parity
         if record.outcome.status is not Status.OK or not record.outcome.samples_ns:
             node.failed[record.outcome.status.value.replace("_", " ")] += 1
@@ -159,13 +159,15 @@ def _of_records(kind: Kind, of_run: Node, records: list[Record]) -> Iterator[Sam
         else:
             node.launches += 1
             node.disturbed += disturbed(record, kind.host)
-            steps, when = record.outcome.step_seconds(), record.started.isoformat()
-            yield record.cell._replace(adapter=""), record.environment, node.name, steps, when
+            benchmark = record.cell._replace(adapter="")
+            steps = record.outcome.step_seconds()
+            yield benchmark, record.environment, node.name, steps, record.started.isoformat()
 
 
-def _of_readings(node: NodeSeen, source: Source, run: str) -> Iterator[Sample]:
-    """Yield the calm readings of a run; one stored both after a block and before the next counts
-    once.
+def _reading_samples(node: NodeSeen, source: Source, run: str) -> Iterator[Sample]:
+    """Yield the calm readings of a run.
+
+    A reading that is stored both after a block and before the next one counts once.
     """
     taken = set()
     for _, _, content in source.sentinels(run):
@@ -173,7 +175,7 @@ def _of_readings(node: NodeSeen, source: Source, run: str) -> Iterator[Sample]:
             reading = Reading.from_dict(dict(content))
         except ValueError:  # of another version
             continue
-        rates = reading.gemm_flops_per_second, reading.bandwidth_bytes_per_second
+        rates = (reading.gemm_flops_per_second, reading.bandwidth_bytes_per_second)
         if reading.taken in taken or unquiet_reasons(reading) or min(rates) <= 0:
             continue
         taken.add(reading.taken)
@@ -183,173 +185,231 @@ def _of_readings(node: NodeSeen, source: Source, run: str) -> Iterator[Sample]:
 
 
 def _choose_builds(kind: Kind, samples: Samples, newest: dict[str, str]) -> None:
-    """Set a kind's times to those of the build that most nodes have (the newest, if tied), and list
-    the gaps.
+    """Set a kind's times to those of the build that most nodes have, and list the gaps.
+
+    Of several such builds it takes the newest.
     """
     alone: list[str] = []
-    other_builds, lacking = (defaultdict[str, list[str]](list) for _ in range(2))
-    there = [name for name, node in kind.nodes.items() if node.launches or node.readings]
+    other_builds: defaultdict[str, list[str]] = defaultdict(list)
+    lacking: defaultdict[str, list[str]] = defaultdict(list)
+    with_results = [name for name, node in kind.nodes.items() if node.launches or node.readings]
     for benchmark in sorted(samples, key=_order_of_benchmarks):
-        builds, name = samples[benchmark], _name(benchmark)
-        build = max(builds, key=lambda each: (len(builds[each]), newest[each], each))
-        everywhere = sorted({node for nodes in builds.values() for node in nodes})
-        if len(builds[build]) < 2:
-            alone += [f"{node}: {name}" for node in everywhere]
+        builds = samples[benchmark]
+        name = _benchmark_name(benchmark)
+        build = max(builds, key=lambda build: (len(builds[build]), newest[build], build))
+        chosen = builds[build]
+        measured = sorted({node for nodes in builds.values() for node in nodes})
+        if len(chosen) < 2:
+            alone += [f"{node}: {name}" for node in measured]
             continue
         kind.times[benchmark] = {
-            node: summarise(sorted(each)) for node, each in sorted(builds[build].items())
+            node: summarise(sorted(launches)) for node, launches in sorted(chosen.items())
         }
-        for node in there:
-            if node not in builds[build]:
-                (other_builds if node in everywhere else lacking)[node].append(name)
-    for name in (each for each in kind.nodes if each not in there):
-        failed = ", ".join(
-            f"{count} {word}" for word, count in sorted(kind.nodes[name].failed.items())
-        )
-        kind.missing.append(f"{name} has no result that counts{f' ({failed})' if failed else ''}.")
-    if len(there) == 1:
-        of_kind = f"of its kind with results ({kind.host.name})"
-        kind.missing.append(f"{there[0]} is the only node {of_kind}: nothing to compare it with.")
-
-    def listing(names: Sequence[str]) -> str:
-        return f"{counted(len(names), 'benchmark')} ({listed(names, 2)})"
-
-    for name, names in other_builds.items():
-        on = listing(names)
-        kind.missing.append(
-            f"{name} is not compared on {on}, measured with another build than on most nodes."
-        )
-    for these, those in grouped(lacking, lambda node: tuple(lacking[node])).items():
-        verb = "has" if len(those) == 1 else "have"
-        kind.missing.append(
-            f"{listed(those)} {verb} no result of {listing(these)}, which other nodes have."
-        )
+        for node in with_results:
+            if node in chosen:
+                continue
+            if node in measured:
+                other_builds[node].append(name)
+            else:
+                lacking[node].append(name)
+    kind.missing += _missing_nodes(kind, with_results)
+    kind.missing += _missing_benchmarks(other_builds, lacking)
     if len(kind.nodes) > 1 and alone:
         kind.missing.append(
             f"Not compared, since no two nodes have results of the same build: {listed(alone, 2)}."
         )
 
 
+def _missing_nodes(kind: Kind, with_results: Sequence[str]) -> list[str]:
+    """Return a sentence for each node without results, and for one that is alone."""
+    lines = []
+    for name, node in kind.nodes.items():
+        if name not in with_results:
+            failures = [f"{count} {status}" for status, count in sorted(node.failed.items())]
+            failed = f" ({', '.join(failures)})" if failures else ""
+            lines.append(f"{name} has no result that counts{failed}.")
+    if len(with_results) == 1:
+        lines.append(
+            f"{with_results[0]} is the only node of its kind with results ({kind.host.name}): "
+            "nothing to compare it with."
+        )
+    return lines
+
+
+def _missing_benchmarks(
+    other_builds: Mapping[str, Sequence[str]], lacking: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Return a sentence for the benchmarks on which a node is not compared, by node."""
+    lines = []
+    for node, benchmarks in other_builds.items():
+        lines.append(
+            f"{node} is not compared on {_listing(benchmarks)}, measured with another build than "
+            "on most nodes."
+        )
+    for benchmarks, nodes_without in grouped(lacking, lambda node: tuple(lacking[node])).items():
+        verb = "has" if len(nodes_without) == 1 else "have"
+        lines.append(
+            f"{listed(nodes_without)} {verb} no result of {_listing(benchmarks)}, which other "
+            "nodes have."
+        )
+    return lines
+
+
+def _listing(benchmarks: Sequence[str]) -> str:
+    return f"{counted(len(benchmarks), 'benchmark')} ({listed(benchmarks, 2)})"
+
+
 def _order_of_benchmarks(benchmark: Cell | str) -> tuple[bool, tuple[str, ...]]:
     """Cells first, alike ones together; the machine's own speeds last."""
     if isinstance(benchmark, str):
         return True, (str(benchmark == BANDWIDTH),)
-    of = benchmark
-    batch_size = "" if of.batch_size is None else f"{of.batch_size:09}"
-    return False, (of.network, batch_size, of.framework, of.mode, *map(str, of))
+    cell = benchmark
+    batch_size = "" if cell.batch_size is None else f"{cell.batch_size:09}"
+    return False, (cell.network, batch_size, cell.framework, cell.mode, *map(str, cell))
 
 
-def _name(benchmark: Cell | str) -> str:
+def _benchmark_name(benchmark: Cell | str) -> str:
     return benchmark if isinstance(benchmark, str) else name_of(benchmark)
 
 
 # Findings.
 
 
-def _order(of_node: OfNode) -> tuple[int, bool, float, str]:
-    """Sort slow nodes first, then those slow on a benchmark, fast ones, and the others; slower ones
-    before.
+def _order(judged: OfNode) -> tuple[int, bool, float, str]:
+    """Rank slow nodes first, then those slow on a benchmark, fast ones, and the others.
+
+    Slower ones come before.
     """
-    mean, verdicts = of_node[0], [each.verdict for each in (of_node[0], *of_node[1])]
-    rank = 0 if mean.verdict == SLOW else 1 if SLOW in verdicts else 2 if FAST in verdicts else 3
+    mean, benchmarks = judged
+    verdicts = [mean.verdict, *(ratio.verdict for ratio in benchmarks)]
+    if mean.verdict == SLOW:
+        rank = 0
+    elif SLOW in verdicts:
+        rank = 1
+    elif FAST in verdicts:
+        rank = 2
+    else:
+        rank = 3
     return rank, mean.verdict == UNKNOWN, -mean.ratio.value, mean.node.name
 
 
-def _clear(on: Iterable[NodeRatio]) -> list[NodeRatio]:
-    """Return the benchmarks on which noise does not explain how slow, or fast, a node is."""
-    return [each for each in on if each.verdict in (SLOW, FAST)]
+def _clear_ratios(ratios: Iterable[NodeRatio]) -> list[NodeRatio]:
+    """Return the ratios of slow or fast nodes, which noise does not explain."""
+    return [ratio for ratio in ratios if ratio.verdict in (SLOW, FAST)]
 
 
 def _spreads(kind: Kind) -> list[Spread]:
-    found: list[Spread] = []
-    for benchmark, by_node in kind.times.items():
-        times = by_node.values()
-        between = float(np.std([math.log(each.median) for each in times], ddof=1))
+    spreads: list[Spread] = []
+    for benchmark, time_by_node in kind.times.items():
+        times = time_by_node.values()
+        between = float(np.std([math.log(time.median) for time in times], ddof=1))
         variance, freedom = nodes.pooled_variance(times)
-        by_noise = variance * math.fsum(1 / each.launches for each in times) / len(times)
-        known = (math.sqrt(variance), math.sqrt(by_noise)) if freedom else (None, None)
-        found.append((benchmark, len(times), between, *known))
-    return found
+        within_node = None
+        by_noise = None
+        if freedom:
+            within_node = math.sqrt(variance)
+            launches = math.fsum(1 / time.launches for time in times)
+            by_noise = math.sqrt(variance * launches / len(times))
+        spreads.append((benchmark, len(times), between, within_node, by_noise))
+    return spreads
 
 
 def headline(kinds: Sequence[Kind]) -> list[str]:
-    """Return a sentence for each node that differs from the others, slowest first, or one saying
-    that none does.
+    """Return a sentence for each node that differs from the others, slowest first.
+
+    If no node differs, one sentence says so.
     """
-    ratios = [each for kind in kinds for each in kind.ratios]
-    if not ratios:
-        return []
-    lines = [line for kind in kinds for line in _of_kind(kind.judged)]
-    differ = any(each.p_adjusted is not None and each.p_adjusted < SIGNIFICANCE for each in ratios)
-    return lines or [_LITTLE if differ else NOTHING]
+    ratios: list[NodeRatio] = []
+    lines: list[str] = []
+    for kind in kinds:
+        ratios += kind.ratios
+        lines += _findings(kind.judged)
+    if lines or not ratios:
+        return lines
+    p_values = [ratio.p_adjusted for ratio in ratios if ratio.p_adjusted is not None]
+    differ = any(p_value < SIGNIFICANCE for p_value in p_values)
+    return [_LITTLE if differ else NOTHING]
 
 
-def _of_kind(nodes: Sequence[OfNode]) -> list[str]:
-    named = [(mean, on) for mean, on in nodes if _clear((mean, *on))]
+def _findings(nodes: Sequence[OfNode]) -> list[str]:
+    """Return a sentence for each node of a kind that differs from the others."""
+    different = [
+        (mean, benchmarks) for mean, benchmarks in nodes if _clear_ratios((mean, *benchmarks))
+    ]
     if len(nodes) != 2:
-        return [
-            _sentence(*each, f"the {each[0].others} other nodes of its kind") + _excuse(*each)
-            for each in named
-        ]
+        lines = []
+        for mean, benchmarks in different:
+            others = f"the {mean.others} other nodes of its kind"
+            excuse = _excuse(mean, benchmarks)
+            lines.append(_sentence(mean, benchmarks, others) + excuse)
+        return lines
     # With two nodes, a sentence on the faster one would repeat the other.
-    slower = next((each for each in named if _slow_somewhere(*each)), None)
-    if slower is None:
+    slower = [
+        (mean, benchmarks) for mean, benchmarks in different if _is_slow_somewhere(mean, benchmarks)
+    ]
+    if not slower:
         return []
-    other = next(mean.node.name for mean, _ in nodes if mean is not slower[0])
-    alone = "With only two nodes, either one may be at fault."
-    return [f"{_sentence(*slower, other, two=True)} {alone}{_excuse(*slower)}"]
+    mean, benchmarks = slower[0]
+    other = next(other.node.name for other, _ in nodes if other is not mean)
+    line = _sentence(mean, benchmarks, other, two=True)
+    return [f"{line} With only two nodes, either one may be at fault.{_excuse(mean, benchmarks)}"]
 
 
-def _slow_somewhere(mean: NodeRatio, on: Iterable[NodeRatio]) -> bool:
-    return any(each.verdict == SLOW for each in (mean, *on))
+def _is_slow_somewhere(mean: NodeRatio, benchmarks: Iterable[NodeRatio]) -> bool:
+    return any(ratio.verdict == SLOW for ratio in (mean, *benchmarks))
 
 
-def _sentence(mean: NodeRatio, on: Sequence[NodeRatio], others: str, two: bool = False) -> str:
-    """Return the verdict of a node over all its benchmarks, and that on the one where it differs
-    most.
-    """
-    over = f"geometric mean of {counted(len(on), 'benchmark')}"
-    overall = mean.verdict in (SLOW, FAST)
-    verdict = mean.verdict if overall else SLOW if _slow_somewhere(mean, on) else FAST
-    clear = [each for each in on if each.verdict == verdict]
-    most = (clear[0] if verdict == SLOW else clear[-1]) if clear else mean
-    where, said = _name(most.benchmark), f"{mean.node.name} {'takes' if two else f'is {verdict}:'}"
-    if overall:
-        line = f"{said} {times(mean.ratio)} the time of {others} ({over})"
-        how = "clearly so only" if len(clear) == 1 else "most"
+def _sentence(
+    mean: NodeRatio, benchmarks: Sequence[NodeRatio], others: str, two: bool = False
+) -> str:
+    """Return a node's verdict over all its benchmarks, and on the one where it differs most."""
+    is_clear = mean.verdict in (SLOW, FAST)
+    verdict = SLOW if _is_slow_somewhere(mean, benchmarks) else FAST
+    if is_clear:
+        verdict = mean.verdict
+    clear = [ratio for ratio in benchmarks if ratio.verdict == verdict]
+    most = mean
+    if clear:
+        most = clear[0] if verdict == SLOW else clear[-1]
+    where = _benchmark_name(most.benchmark)
+    subject = f"{mean.node.name} takes" if two else f"{mean.node.name} is {verdict}:"
+    over = f"geometric mean of {counted(len(benchmarks), 'benchmark')}"
+    if not is_clear:
+        rest = f" and on {counted(len(clear) - 1, 'other benchmark')}" if len(clear) > 1 else ""
         return (
-            f"{line}; {how} on {where}, {number(most.ratio.value)}x."
-            if clear and len(on) > 1
-            else f"{line}."
+            f"{subject} {times(most.ratio)} the time of {others} on {where}{rest}; "
+            f"{times(mean.ratio)} over all ({over})."
         )
-    rest = f" and on {counted(len(clear) - 1, 'other benchmark')}" if len(clear) > 1 else ""
-    return (
-        f"{said} {times(most.ratio)} the time of {others} on {where}{rest}; {times(mean.ratio)} "
-        f"over all ({over})."
-    )
+    line = f"{subject} {times(mean.ratio)} the time of {others} ({over})"
+    if not clear or len(benchmarks) == 1:
+        return f"{line}."
+    extent = "clearly so only" if len(clear) == 1 else "most"
+    return f"{line}; {extent} on {where}, {number(most.ratio.value)}x."
 
 
-def _excuse(mean: NodeRatio, on: Iterable[NodeRatio]) -> str:
+def _excuse(mean: NodeRatio, benchmarks: Iterable[NodeRatio]) -> str:
     """Return another possible reason why a slow node is slow."""
-    if not _slow_somewhere(mean, on):
+    if not _is_slow_somewhere(mean, benchmarks):
         return ""
-    node, lines = mean.node, ""
+    node = mean.node
+    excuse = ""
     if node.shared:
-        lines += (
+        excuse += (
             f" It was shared when it was measured ({'; '.join(node.shared)}), which may be why."
         )
     if node.disturbed:
-        lines += f" Other programs disturbed {node.disturbed} of its {node.launches} launches."
-    return lines
+        excuse += f" Other programs disturbed {node.disturbed} of its {node.launches} launches."
+    return excuse
 
 
 # Its tables.
 
 
-def _row(benchmark: Cell | str) -> str:
-    if isinstance(benchmark, str):
-        return f"{benchmark}, {'s/GB' if benchmark == BANDWIDTH else 's/GFLOP'}"
-    return rest_of(benchmark)
+def _row_text(benchmark: Cell | str) -> str:
+    if not isinstance(benchmark, str):
+        return rest_of(benchmark)
+    unit = "s/GB" if benchmark == BANDWIDTH else "s/GFLOP"
+    return f"{benchmark}, {unit}"
 
 
 def _group(benchmark: Cell | str) -> str:
@@ -360,34 +420,56 @@ def _share(share: float | None) -> str:
     return MISSING if share is None else f"{100 * share:.1f} %"
 
 
-def _verdict(each: NodeRatio) -> Entry:
-    return Entry(each.verdict, hole=each.verdict == SLOW)
+def _verdict_entry(ratio: NodeRatio) -> Entry:
+    return Entry(ratio.verdict, hole=ratio.verdict == SLOW)
+
+
+def _benchmark_key(benchmark: Cell | str) -> str:
+    return benchmark if isinstance(benchmark, str) else "cell"
+
+
+def _cell_or_none(benchmark: Cell | str) -> Cell | None:
+    return None if isinstance(benchmark, str) else benchmark
+
+
+def _launches(ratio: NodeRatio) -> int:
+    return ratio.time.launches if ratio.time else ratio.node.launches
+
+
+def _seconds_data(ratio: NodeRatio) -> dict[str, Any] | None:
+    if ratio.time is None:
+        return None
+    return {name: getattr(ratio.time, name) for name in MEDIAN}
+
+
+def _seconds_text(ratio: NodeRatio) -> str:
+    return number(ratio.time.median) if ratio.time else ""
+
+
+def _seconds_of_others(ratio: NodeRatio) -> float | None:
+    return None if ratio.time is None else ratio.time.median / ratio.ratio.value
+
+
+def _count_or_none(judged: OfNode, verdict: str) -> int | None:
+    """Return the number of benchmarks with this verdict; None for zero."""
+    _, benchmarks = judged
+    return sum(ratio.verdict == verdict for ratio in benchmarks) or None
 
 
 _BENCHMARK: tuple[Column[Cell | str], ...] = (
-    Column("benchmark", "", lambda each: each if isinstance(each, str) else "cell", _row),
-    *attributes(lambda each: None if isinstance(each, str) else each, *axes.NAMES),
+    Column("benchmark", "", _benchmark_key, _row_text),
+    *attributes(_cell_or_none, *axes.NAMES),
 )
 _RATIO: tuple[Column[NodeRatio], ...] = (
-    Column("node", None, lambda each: each.node.name),
-    *within(_BENCHMARK, lambda each: each.benchmark),
-    Column("launches", None, lambda each: each.time.launches if each.time else each.node.launches),
-    Column(
-        "seconds",
-        "seconds",
-        lambda each: each.time and {name: getattr(each.time, name) for name in MEDIAN},
-        lambda each: number(each.time.median) if each.time else "",
-        MEDIAN,
-    ),
-    Column(
-        "seconds_of_others",
-        "others",
-        lambda each: each.time and each.time.median / each.ratio.value,
-    ),
-    Column("others", None, lambda each: each.others),
-    Column("ratio", "ratio", lambda each: each.ratio, fields=VALUE),
-    Column("p_adjusted", None, lambda each: each.p_adjusted),
-    Column("verdict", "verdict", lambda each: each.verdict, _verdict),
+    Column("node", None, lambda ratio: ratio.node.name),
+    *within(_BENCHMARK, lambda ratio: ratio.benchmark),
+    Column("launches", None, _launches),
+    Column("seconds", "seconds", _seconds_data, _seconds_text, MEDIAN),
+    Column("seconds_of_others", "others", _seconds_of_others),
+    Column("others", None, lambda ratio: ratio.others),
+    Column("ratio", "ratio", lambda ratio: ratio.ratio, fields=VALUE),
+    Column("p_adjusted", None, lambda ratio: ratio.p_adjusted),
+    Column("verdict", "verdict", lambda ratio: ratio.verdict, _verdict_entry),
 )
 _SPREAD: tuple[Column[Spread], ...] = (
     *within(_BENCHMARK, lambda spread: spread[0]),
@@ -397,24 +479,30 @@ _SPREAD: tuple[Column[Spread], ...] = (
     Column("by_noise", "noise", lambda spread: spread[4], lambda spread: _share(spread[4])),
 )
 _NODE: tuple[Column[OfNode], ...] = (
-    Column("node", "", lambda of: of[0].node.name, lambda of: _marked(of[0].node)),
-    Column("", "mean", lambda of: of[0].ratio),
-    Column("", "benchmarks", lambda of: len(of[1])),
-    Column("", SLOW, lambda of: sum(each.verdict == SLOW for each in of[1]) or None),
-    Column("", FAST, lambda of: sum(each.verdict == FAST for each in of[1]) or None),
-    Column("fleets", None, lambda of: list(of[0].node.fleets)),
-    Column("shared", None, lambda of: list(of[0].node.shared)),
-    Column("launches", "launches", lambda of: of[0].node.launches),
-    Column("disturbed_launches", None, lambda of: of[0].node.disturbed),
-    Column("readings", None, lambda of: of[0].node.readings),
-    Column("", "verdict", lambda of: of[0].verdict, lambda of: _verdict(of[0])),
+    Column("node", "", lambda judged: judged[0].node.name, lambda judged: _marked(judged[0].node)),
+    Column("", "mean", lambda judged: judged[0].ratio),
+    Column("", "benchmarks", lambda judged: len(judged[1])),
+    Column("", SLOW, lambda judged: _count_or_none(judged, SLOW)),
+    Column("", FAST, lambda judged: _count_or_none(judged, FAST)),
+    Column("fleets", None, lambda judged: list(judged[0].node.fleets)),
+    Column("shared", None, lambda judged: list(judged[0].node.shared)),
+    Column("launches", "launches", lambda judged: judged[0].node.launches),
+    Column("disturbed_launches", None, lambda judged: judged[0].node.disturbed),
+    Column("readings", None, lambda judged: judged[0].node.readings),
+    Column(
+        "", "verdict", lambda judged: judged[0].verdict, lambda judged: _verdict_entry(judged[0])
+    ),
 )
 
 
-def _raised(node: NodeSeen) -> list[Any]:
-    return [
-        kind for kind, raised in ((SHARED_NODE, node.shared), (CONTENDED, node.disturbed)) if raised
-    ]
+def _raised(node: NodeSeen) -> list[FlagKind]:
+    """Return the flags of a node."""
+    raised = []
+    if node.shared:
+        raised.append(SHARED_NODE)
+    if node.disturbed:
+        raised.append(CONTENDED)
+    return raised
 
 
 def _marked(node: NodeSeen) -> Entry:
@@ -422,82 +510,96 @@ def _marked(node: NodeSeen) -> Entry:
 
 
 def _page(kinds: Sequence[Kind], options: ReportOptions) -> Page:
-    """Return for each kind its nodes, those that differ by benchmark, and how much nodes and
-    launches differ.
+    """Return the nodes of each kind, their differences by benchmark, and the spreads.
+
+    The spreads are those between nodes and between launches.
     """
     if not kinds:
         return Page((NONE,), ())
-    sentences, top = headline(kinds), options.top
-    more = len(sentences) - top
-    before = [
-        *sentences[:top],
-        *([f"Also different: {counted(more, 'further node')}."] if more > 0 else []),
-    ]
-    tables, marks = [], set()
-    for kind in (each for each in kinds if each.ratios):
-        spreads, name = _spreads(kind), kind.host.name
-        before.append(_summary(name, len(kind.judged), spreads))
-        rest = Counter(mean.verdict for mean, _ in kind.judged[top:])
-        words = ", ".join(f"{count} {word}" for word, count in rest.most_common())
-        notes = [f"{counted(rest.total(), 'further node')}: {words}."] if rest else []
-        tables.append(table(_NODE, kind.judged[:top], f"{name}: nodes", notes=notes))
-        tables += [
-            _details(*each, kind, top)
-            for each in [each for each in kind.judged if _clear(each[1])][:_DETAILED]
-        ]
-        tables.append(
-            table(
-                _SPREAD,
-                spreads,
-                f"{name}: nodes and launches",
-                group=lambda spread: _group(spread[0]),
-            )
+    sentences = headline(kinds)
+    before = sentences[: options.top]
+    more = len(sentences) - len(before)
+    if more > 0:
+        before.append(f"Also different: {counted(more, 'further node')}.")
+    tables = []
+    marks = set()
+    missing: list[str] = []
+    for kind in kinds:
+        missing += kind.missing
+        if not kind.ratios:
+            continue
+        spreads = _spreads(kind)
+        before.append(_summary(kind.host.name, len(kind.judged), spreads))
+        tables += _tables(kind, spreads, options.top)
+        for mean, _ in kind.judged:
+            marks |= {f"{flag.symbol} {flag.legend}" for flag in _raised(mean.node)}
+    after = [*_LEGEND[:2], *sorted(marks), _LEGEND[2]] if tables else []
+    return Page(tuple(before), tuple(tables), (*after, *missing))
+
+
+def _tables(kind: Kind, spreads: Sequence[Spread], top: int) -> list[Table]:
+    """Return the tables of a kind: its nodes, the details of those that differ, and the spreads."""
+    name = kind.host.name
+    rest = Counter(mean.verdict for mean, _ in kind.judged[top:])
+    notes = []
+    if rest:
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in rest.most_common())
+        notes.append(f"{counted(rest.total(), 'further node')}: {verdicts}.")
+    tables = [table(_NODE, kind.judged[:top], f"{name}: nodes", notes=notes)]
+    different = [judged for judged in kind.judged if _clear_ratios(judged[1])]
+    for mean, benchmarks in different[:_DETAILED]:
+        tables.append(_details(mean, benchmarks, kind, top))
+    tables.append(
+        table(
+            _SPREAD, spreads, f"{name}: nodes and launches", group=lambda spread: _group(spread[0])
         )
-        marks |= {
-            f"{of.symbol} {of.legend}" for mean, _ in kind.judged for of in _raised(mean.node)
-        }
-    after = (*_LEGEND[:2], *sorted(marks), _LEGEND[2]) if tables else ()
-    return Page(
-        tuple(before), tuple(tables), (*after, *(line for kind in kinds for line in kind.missing))
     )
+    return tables
 
 
-def _details(mean: NodeRatio, on: Iterable[NodeRatio], kind: Kind, top: int) -> Table:
+def _details(mean: NodeRatio, ratios: Iterable[NodeRatio], kind: Kind, top: int) -> Table:
     """Return the benchmarks with the largest differences on which a node differs."""
-    clear = sorted(_clear(on), key=lambda each: -abs(math.log(each.ratio.value)))
-    shown = sorted(clear[:top], key=lambda each: list(kind.times).index(each.benchmark))
-    left = len(clear) - len(shown)
-    notes = [f"{counted(left, 'further benchmark')} with smaller differences."] if left else []
+    order = list(kind.times)
+    clear = sorted(_clear_ratios(ratios), key=lambda ratio: -abs(math.log(ratio.ratio.value)))
+    shown = sorted(clear[:top], key=lambda ratio: order.index(ratio.benchmark))
+    more = len(clear) - len(shown)
+    notes = [f"{counted(more, 'further benchmark')} with smaller differences."] if more else []
     title = f"{mean.node.name}, by benchmark"
-    return table(_RATIO, shown, title, group=lambda each: _group(each.benchmark), notes=notes)
+    return table(_RATIO, shown, title, group=lambda ratio: _group(ratio.benchmark), notes=notes)
 
 
 def _summary(name: str, nodes: int, spreads: Sequence[Spread]) -> str:
     line = f"{name}: {counted(nodes, 'node')}, {counted(len(spreads), 'benchmark')}."
-    known = [spread[2:] for spread in spreads if spread[3] is not None and spread[4] is not None]
-    if not known:
+    complete = [
+        (between, within_node, noise)
+        for _, _, between, within_node, noise in spreads
+        if within_node is not None and noise is not None
+    ]
+    if not complete:
         return f"{line} With one launch each, the variation between launches is unknown."
-    between, inside, noise = (_share(statistics.median(each)) for each in zip(*known, strict=True))
+    between, within_node, noise = (
+        _share(statistics.median(shares)) for shares in zip(*complete, strict=True)
+    )
     return (
         f"{line} In the median benchmark the nodes' means deviate by {between}, launches on one "
-        f"node by {inside}; means of identical nodes would deviate by {noise}."
+        f"node by {within_node}; means of identical nodes would deviate by {noise}."
     )
 
 
 def _data(kinds: Sequence[Kind]) -> dict[str, Any]:
-    return {
-        "machines": [
+    machines = []
+    missing: list[str] = []
+    for kind in kinds:
+        missing += kind.missing
+        machines.append(
             {
-                **objects(host_columns(lambda kind: kind.host), [kind])[0],
+                **objects(host_columns(lambda host: host), [kind.host])[0],
                 "nodes": objects(_NODE, kind.judged),
                 "ratios": objects(_RATIO, kind.ratios),
                 "spreads": objects(_SPREAD, _spreads(kind)),
             }
-            for kind in kinds
-        ],
-        "findings": headline(kinds),
-        "missing": [line for kind in kinds for line in kind.missing],
-    }
+        )
+    return {"machines": machines, "findings": headline(kinds), "missing": missing}
 
 
 def _rows(kinds: Sequence[Kind]) -> Rows:
@@ -506,35 +608,32 @@ def _rows(kinds: Sequence[Kind]) -> Rows:
         Column("shared", None, lambda line: "; ".join(line[1].node.shared)),
         *within(_RATIO, lambda line: line[1]),
     )
-    return csv_rows(columns, [(kind, each) for kind in kinds for each in kind.ratios])
+    return csv_rows(columns, [(kind, ratio) for kind in kinds for ratio in kind.ratios])
 
 
 def _draw(kinds: Sequence[Kind], path: Path, options: ReportOptions) -> list[Path]:
-    """Draw a page for each kind: a panel of the mean, and one of each benchmark on which the nodes
-    differ most.
-    """
+    """Draw a page for each kind: a panel of the mean, and of the benchmarks that differ most."""
     pages = []
-    for kind in (each for each in kinds if each.ratios):
-        most = {
-            spread[0] for spread in sorted(_spreads(kind), key=lambda spread: -spread[2])[:_DRAWN]
-        }
-        points = [
-            (
-                "Geometric mean" if of == MEAN else _name(of),
-                each.node.name,
-                "the other nodes",
-                each.ratio,
-            )
-            for of in (MEAN, *(each for each in kind.times if each in most))
-            for mean, on in kind.judged[: options.top]
-            for each in (mean, *on)
-            if each.benchmark == of
-        ]
+    for kind in kinds:
+        if not kind.ratios:
+            continue
+        spreads = sorted(_spreads(kind), key=lambda spread: -spread[2])
+        most_different = {spread[0] for spread in spreads[:_DRAWN]}
+        drawn = [benchmark for benchmark in kind.times if benchmark in most_different]
+        ratios: list[NodeRatio] = []
+        for mean, benchmarks in kind.judged[: options.top]:
+            ratios += [mean, *benchmarks]
+        points = []
+        for benchmark in (MEAN, *drawn):
+            panel = "Geometric mean" if benchmark == MEAN else _benchmark_name(benchmark)
+            for ratio in ratios:
+                if ratio.benchmark == benchmark:
+                    points.append((panel, ratio.node.name, "the other nodes", ratio.ratio))
         pages.append((kind.host.name, "time over that of the other nodes; 95 % intervals", points))
     return draw(pages, path, series="against")
 
 
-def _compared(kinds: Sequence[Kind]) -> bool:
+def _has_ratios(kinds: Sequence[Kind]) -> bool:
     return any(kind.ratios for kind in kinds)
 
 
@@ -554,10 +653,10 @@ on one thread) between launches. Shows how much nodes differ, and how much launc
     data=_data,
     rows=_rows,
     draw=_draw,
-    drawable=_compared,
+    drawable=_has_ratios,
     options=frozenset({FLEET, TOP}),
     heading="Node against node",
     place=18,
     headline=headline,
-    has_section=_compared,
+    has_section=_has_ratios,
 )

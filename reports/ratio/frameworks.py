@@ -1,12 +1,11 @@
-"""`dlbench report frameworks`: the time of each row relative to a reference row, over the networks
-that both have.
+"""`dlbench report frameworks`: the time of each row relative to a reference row.
 
-The reference of a machine is the row with the most times, of several the fastest. The same cells
-are compared as in the matrix.
+Ratios are means over the networks that both rows have. The reference of a machine is the row with
+the most times, of several the fastest. The same cells are compared as in the matrix.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,259 +76,280 @@ First rows that have all of its times, then others; the fastest first.
 
 def frameworks(matrix: Matrix) -> Frameworks:
     """Compare the rows of each machine of a matrix."""
-    found = (_compared(matrix, machine) for machine in matrix.machines)
-    return Compared(matrix, tuple(each for each in found if len(each) > 1))
+    machines = [_compare_rows(matrix, machine) for machine in matrix.machines]
+    return Compared(matrix, tuple(means for means in machines if len(means) > 1))
 
 
-def _times_of(matrix: Matrix, machine: str) -> dict[Cell, dict[tuple[Place, Cell], CellResult]]:
-    here = (cell for cell in matrix.cells.values() if cell.machine == machine)
-    found: dict[Cell, dict[tuple[Place, Cell], CellResult]] = {}
-    for at, cells in grouped(here, lambda cell: (cell.column, cell.group)).items():
+def _cells_by_row(matrix: Matrix, machine: str) -> dict[Cell, dict[tuple[Place, Cell], CellResult]]:
+    """Return the cells of a machine that are compared, by row, and by place and network."""
+    measured = [cell for cell in matrix.cells.values() if cell.machine == machine]
+    rows: dict[Cell, dict[tuple[Place, Cell], CellResult]] = {}
+    for key, cells in grouped(measured, lambda cell: (cell.column, cell.group)).items():
         for cell, _ in in_the_running(cells):
-            found.setdefault(cell.row, {})[at] = cell
-    return found
+            rows.setdefault(cell.row, {})[key] = cell
+    return rows
 
 
-def _compared(matrix: Matrix, machine: str) -> list[Mean]:
-    found = _times_of(matrix, machine)
-    most = max(map(len, found.values()), default=0)
-    rows = [row for row, of in found.items() if len(of) == most]
-    common = set.intersection(*(set(found[row]) for row in rows)) if rows else set()
+def _compare_rows(matrix: Matrix, machine: str) -> list[Mean]:
+    """Return the mean of each row of a machine over the reference."""
+    rows = _cells_by_row(matrix, machine)
+    if not rows:
+        return []
+    most = max(len(cells) for cells in rows.values())
+    candidates = [row for row, cells in rows.items() if len(cells) == most]
+    common = set.intersection(*(set(rows[row]) for row in candidates))
 
     def rank(row: Cell) -> tuple[float, str]:
-        return math.fsum(
-            math.log(cell.timed.median) for at in common if (cell := found[row][at]).timed
-        ), row_name(row)
+        summaries = [rows[row][key].timed for key in common]
+        return math.fsum(math.log(summary.median) for summary in summaries if summary), row_name(
+            row
+        )
 
-    against = min(rows, key=rank, default=None)
-    standings = []
-    for of in found.values():
-        pairs = [
-            pair
-            for at in of
-            if against and (pair := pair_of(of[at], found[against].get(at))) is not None
-        ]
-        if pairs:
-            standings.append(_mean(pairs))
-    return sorted(standings, key=lambda each: (len(each.pairs) < most, each.ratio.value))
+    reference = rows[min(candidates, key=rank)]
+    means = []
+    for cells in rows.values():
+        pairs = [pair_of(cell, reference.get(key)) for key, cell in cells.items()]
+        compared = [pair for pair in pairs if pair is not None]
+        if compared:
+            means.append(_mean(compared))
+    return sorted(means, key=lambda mean: (len(mean.pairs) < most, mean.ratio.value))
 
 
 def _mean(pairs: Sequence[Pair]) -> Mean:
-    found = mean_of(pairs)
-    return replace(found, ratio=_ITSELF) if _is_reference(found) else found
+    mean = mean_of(pairs)
+    return replace(mean, ratio=_ITSELF) if _is_reference(mean) else mean
 
 
 def _is_reference(mean: Mean) -> bool:
     return mean.row == mean.other_row
 
 
-def _by_place(mean: Mean) -> dict[Place, Mean]:
-    return {
-        place: _mean(pairs)
-        for place, pairs in grouped(mean.pairs, lambda pair: pair.cell.column).items()
-    }
+def _means_by_place(mean: Mean) -> dict[Place, Mean]:
+    pairs_by_place = grouped(mean.pairs, lambda pair: pair.cell.column)
+    return {place: _mean(pairs) for place, pairs in pairs_by_place.items()}
 
 
 def _machine(means: Sequence[Mean]) -> str:
     return means[0].pairs[0].cell.machine
 
 
-def _places(found: Frameworks, means: Sequence[Mean]) -> list[Place]:
+def _places(analysis: Frameworks, means: Sequence[Mean]) -> list[Place]:
     """Return the columns in which anything is compared."""
-    used = {pair.cell.column for each in means if not _is_reference(each) for pair in each.pairs}
-    return [place for place in found.matrix.columns_of(_machine(means)) if place in used]
+    used = set()
+    for mean in means:
+        if not _is_reference(mean):
+            used |= {pair.cell.column for pair in mean.pairs}
+    return [place for place in analysis.matrix.columns_of(_machine(means)) if place in used]
 
 
-def _apart(found: Frameworks, means: Sequence[Mean]) -> list[Cell]:
+def _unrelated_rows(analysis: Frameworks, means: Sequence[Mean]) -> list[Cell]:
     """Return the rows that have nothing in common with the reference."""
-    return [
-        row
-        for row in _times_of(found.matrix, _machine(means))
-        if row not in {each.row for each in means}
-    ]
+    compared = {mean.row for mean in means}
+    rows = _cells_by_row(analysis.matrix, _machine(means))
+    return [row for row in rows if row not in compared]
 
 
-def _whole(mean: Mean, means: Sequence[Mean]) -> bool:
-    """Tell whether a row has all times of the reference."""
-    return len(mean.pairs) == max(len(each.pairs) for each in means)
+def _is_complete(mean: Mean, means: Sequence[Mean]) -> bool:
+    """Return whether a row has all times of the reference."""
+    return len(mean.pairs) == max(len(other.pairs) for other in means)
 
 
-def _page(found: Frameworks) -> Page:
+def _page(analysis: Frameworks) -> Page:
     """Return a table for each machine: rows down, threads and devices across."""
-    if not found.rows:
-        nothing = (
-            NOTHING
-            if found.matrix.quantity == SECONDS
-            else NOTHING.replace("a time", "this quantity")
-        )
-        return Page((nothing, *left_out(not_compared(found.matrix)), *found.matrix.notes), ())
-    pairs = [pair for means in found.rows for each in means for pair in each.pairs]
-    few = any(not side.covers_launches for pair in pairs for side in pair.times)
-    legends = axes.legends(place.cell for means in found.rows for place in _places(found, means))
-    quantity, what = found.matrix.quantity, _OF_SECONDS
+    quantity = analysis.matrix.quantity
+    after = [*left_out(not_compared(analysis.matrix)), *analysis.matrix.notes]
+    if not analysis.rows:
+        nothing = NOTHING
+        if quantity != SECONDS:
+            nothing = NOTHING.replace("a time", "this quantity")
+        return Page((nothing, *after), ())
+    places: list[Place] = []
+    pairs: list[Pair] = []
+    for means in analysis.rows:
+        places += _places(analysis, means)
+        for mean in means:
+            pairs += mean.pairs
+    few_launches = any(not side.covers_launches for pair in pairs for side in pair.times)
+    meaning = _OF_SECONDS
     if quantity != SECONDS:
-        meant = f" ({legend(quantity)})" if legend(quantity) else ""
-        what = (
-            f"{QUANTITIES[quantity].title}{meant}: the row's over the reference's; below 1 the row "
-            "has less."
+        explanation = f" ({legend(quantity)})" if legend(quantity) else ""
+        meaning = (
+            f"{QUANTITIES[quantity].title}{explanation}: the row's over the reference's; below 1 "
+            "the row has less."
         )
-    after = (f"{what} {_LEGEND[0]}", *_LEGEND[1:], *((_FEW,) if few else ()), *legends)
-    after = (*after, *left_out(not_compared(found.matrix)), *found.matrix.notes)
-    return Page((), tuple(_table(found, each) for each in found.rows), after)
+    lines = [f"{meaning} {_LEGEND[0]}", *_LEGEND[1:]]
+    if few_launches:
+        lines.append(_FEW)
+    lines += axes.legends(place.cell for place in places)
+    tables = tuple(_table(analysis, means) for means in analysis.rows)
+    return Page((), tables, (*lines, *after))
 
 
-def _table(found: Frameworks, means: Sequence[Mean]) -> Table:
-    def field_of(mean: Mean, place: Place) -> Entry:
-        there = _by_place(mean).get(place)
-        if there is None:
-            return Entry("" if _is_reference(mean) else MISSING)
-        ratio, count = there.ratio, f" ({len(there.groups)})"
-        if _is_reference(mean):
-            return Entry("1", marks=count)
-        return Entry(number(ratio.value), deviation(ratio.value, ratio.low, ratio.high), count)
+def _table(analysis: Frameworks, means: Sequence[Mean]) -> Table:
+    def group(mean: Mean) -> str:
+        return _WHOLE if _is_complete(mean, means) else _PART
 
-    columns: list[Column[Mean]] = [Column("", "", lambda each: row_name(each.row))]
-    for place in _places(found, means):
-        columns.append(
-            Column("", place_heading(place.cell), lambda each, place=place: field_of(each, place))
-        )  # type: ignore[misc]
-    for name, verdict in (("wins", "better"), ("losses", "worse")):
-        columns.append(
-            Column(
-                "",
-                name,
-                lambda each, verdict=verdict: "" if _is_reference(each) else each.count(verdict),
-            )  # type: ignore[misc]
-        )
-    several = len({_whole(each, means) for each in means}) > 1
-    apart = ", ".join(map(row_name, _apart(found, means)))
+    columns: list[Column[Mean]] = [Column("", "", lambda mean: row_name(mean.row))]
+    columns += [_place_column(place) for place in _places(analysis, means)]
+    columns += [_count_column("wins", "better"), _count_column("losses", "worse")]
+    is_grouped = len({_is_complete(mean, means) for mean in means}) > 1
+    unrelated = ", ".join(row_name(row) for row in _unrelated_rows(analysis, means))
     return table(
         columns,
         means,
-        f"{_multiple(found, means)}, on {found.name(_machine(means))}",
-        group=(lambda each: _WHOLE if _whole(each, means) else _PART) if several else None,
-        notes=(f"Nothing in common with the reference: {apart}.",) if apart else (),
+        f"{_ratio_title(analysis, means)}, on {analysis.name(_machine(means))}",
+        group=group if is_grouped else None,
+        notes=[f"Nothing in common with the reference: {unrelated}."] if unrelated else [],
     )
 
 
-def _multiple(found: Frameworks, means: Sequence[Mean]) -> str:
-    """Return what the ratios are: "Times as long as torch eager"."""
-    reference, quantity = row_name(means[0].other_row), found.matrix.quantity
+def _place_column(place: Place) -> Column[Mean]:
+    """Return the column of the means at one place."""
+
+    def text(mean: Mean) -> Entry:
+        at_place = _means_by_place(mean).get(place)
+        if at_place is None:
+            return Entry("" if _is_reference(mean) else MISSING)
+        count = f" ({len(at_place.groups)})"
+        if _is_reference(mean):
+            return Entry("1", marks=count)
+        ratio = at_place.ratio
+        return Entry(number(ratio.value), deviation(ratio.value, ratio.low, ratio.high), count)
+
+    return Column("", place_heading(place.cell), text)
+
+
+def _count_column(heading: str, verdict: str) -> Column[Mean]:
+    """Return the column of the numbers of ratios with this verdict."""
+
+    def count(mean: Mean) -> str | int:
+        return "" if _is_reference(mean) else mean.count(verdict)
+
+    return Column("", heading, count)
+
+
+def _ratio_title(analysis: Frameworks, means: Sequence[Mean]) -> str:
+    """Describe the ratios: "Times as long as torch eager"."""
+    reference = row_name(means[0].other_row)
+    quantity = analysis.matrix.quantity
     if quantity == SECONDS:
         return f"Times as long as {reference}"
     return f"{QUANTITIES[quantity].title}: times as much as {reference}"
 
 
-def headline(found: Frameworks) -> list[str]:
-    """Return for each machine the lead of the fastest row over the next, where noise does not
-    explain it.
-    """
+def headline(analysis: Frameworks) -> list[str]:
+    """Return the lead of each machine's fastest row, where noise does not explain it."""
     lines = []
-    for means in found.rows:
-        whole = [each for each in means if _whole(each, means) and not _is_reference(each)]
-        ahead = [each for each in whole if judge(each.ratio) == "better"]
-        behind = [each for each in whole if judge(each.ratio) == "worse"]
+    for means in analysis.rows:
+        complete = [mean for mean in means if _is_complete(mean, means) and not _is_reference(mean)]
+        ahead = [mean for mean in complete if judge(mean.ratio) == "better"]
+        behind = [mean for mean in complete if judge(mean.ratio) == "worse"]
         reference = row_name(means[0].other_row)
         if ahead:
             first = ahead[0]
-            line = f"{row_name(first.row)} takes {times(first.ratio)} the time of {reference}"
-        elif behind and len(behind) == len(whole):
+            lead = f"{row_name(first.row)} takes {times(first.ratio)} the time of {reference}"
+        elif behind and len(behind) == len(complete):
             first = behind[0]
-            line = (
-                f"{reference} is the fastest; {row_name(first.row)} takes {times(first.ratio)} its "
-                "time"
-            )
+            row = row_name(first.row)
+            lead = f"{reference} is the fastest; {row} takes {times(first.ratio)} its time"
         else:
             continue
         extent = counted(len(first.groups), "network")
         if len(first.pairs) > len(first.groups):
-            extent = (
-                f"{len(first.pairs)} pairs: {extent} at {counted(len(_by_place(first)), 'place')}"
-            )
-        name = found.name(_machine(means))
-        lines.append(f"{name}: over all networks and places, {line} (geometric mean of {extent}).")
+            places = counted(len(_means_by_place(first)), "place")
+            extent = f"{len(first.pairs)} pairs: {extent} at {places}"
+        name = analysis.name(_machine(means))
+        lines.append(f"{name}: over all networks and places, {lead} (geometric mean of {extent}).")
     return lines
+
+
+def _networks_data(mean: Mean) -> list[dict[str, Any]]:
+    return [_axes_data(group, GROUP) for group in mean.groups]
 
 
 _MEAN: tuple[Column[Mean], ...] = (
     Column("ratio", None, lambda mean: mean.ratio, fields=VALUE),
-    Column(
-        "networks",
-        None,
-        lambda mean: [_axes(group, GROUP) for group in mean.groups],
-        csv=lambda mean: len(mean.groups),
-    ),
+    Column("networks", None, _networks_data, csv=lambda mean: len(mean.groups)),
     Column("wins", "wins", lambda mean: mean.count("better")),
     Column("losses", "losses", lambda mean: mean.count("worse")),
 )
 
 
-def _axes(cell: Cell, names: Sequence[str]) -> dict[str, Any]:
-    return objects(axis_columns(lambda each: each, names), [cell])[0]
+def _axes_data(cell: Cell, names: Sequence[str]) -> dict[str, Any]:
+    columns: tuple[Column[Cell], ...] = axis_columns(lambda row: row, names)
+    return objects(columns, [cell])[0]
 
 
-def _data(found: Frameworks) -> dict[str, Any]:
-    return {
-        "quantity": found.matrix.quantity,
-        "machines": [
+def _data(analysis: Frameworks) -> dict[str, Any]:
+    machines = []
+    for means in analysis.rows:
+        host = analysis.matrix.hosts[_machine(means)]
+        machines.append(
             {
-                **objects(host_columns(lambda of: found.matrix.hosts[_machine(of)]), [means])[0],
-                "against": _axes(means[0].other_row, ROW),
-                "rows": [
-                    {
-                        **_axes(mean.row, ROW),
-                        "overall": objects(_MEAN, [mean])[0],
-                        "places": [
-                            {**_axes(place.cell, PLACE), **objects(_MEAN, [there])[0]}
-                            for place, there in _by_place(mean).items()
-                        ],
-                    }
-                    for mean in means
-                ],
-                "apart": [_axes(row, ROW) for row in _apart(found, means)],
+                **objects(host_columns(lambda row: row), [host])[0],
+                "against": _axes_data(means[0].other_row, ROW),
+                "rows": [_mean_data(mean) for mean in means],
+                "apart": [_axes_data(row, ROW) for row in _unrelated_rows(analysis, means)],
             }
-            for means in found.rows
-        ],
-        "notes": [*left_out(not_compared(found.matrix)), *found.matrix.notes],
+        )
+    return {
+        "quantity": analysis.matrix.quantity,
+        "machines": machines,
+        "notes": [*left_out(not_compared(analysis.matrix)), *analysis.matrix.notes],
     }
 
 
-def _rows(found: Frameworks) -> Rows:
+def _mean_data(mean: Mean) -> dict[str, Any]:
+    """Return a row with its mean over all places, and that at each place."""
+    places = []
+    for place, at_place in _means_by_place(mean).items():
+        places.append({**_axes_data(place.cell, PLACE), **objects(_MEAN, [at_place])[0]})
+    return {**_axes_data(mean.row, ROW), "overall": objects(_MEAN, [mean])[0], "places": places}
+
+
+def _rows(analysis: Frameworks) -> Rows:
     """Return a line for each row at each place."""
     columns: tuple[Column[Mean], ...] = (
-        *host_columns(lambda mean: found.matrix.hosts[mean.pairs[0].cell.machine]),
+        *host_columns(lambda mean: analysis.matrix.hosts[mean.pairs[0].cell.machine]),
         *axis_columns(lambda mean: mean.pairs[0].cell.cell, PLACE),
         *axis_columns(lambda mean: mean.row, ROW),
-        Column("against", None, lambda mean: _axes(mean.other_row, ROW), fields=ROW),
+        Column("against", None, lambda mean: _axes_data(mean.other_row, ROW), fields=ROW),
         *_MEAN,
     )
-    return csv_rows(
-        columns,
-        [there for means in found.rows for mean in means for there in _by_place(mean).values()],
-    )
+    at_places: list[Mean] = []
+    for means in analysis.rows:
+        for mean in means:
+            at_places += _means_by_place(mean).values()
+    return csv_rows(columns, at_places)
 
 
-def _draw(found: Frameworks, path: Path) -> list[Path]:
+def _draw(analysis: Frameworks, path: Path) -> list[Path]:
     """Draw a page for each machine: rows down, a mark for each place, ratios across."""
     pages = []
-    for means in found.rows:
-        points = [
-            ("", row_name(mean.row), place_heading(place.cell), there[place].ratio)
-            for mean, there in (
-                (mean, _by_place(mean)) for mean in means if not _is_reference(mean)
-            )
-            for place in _places(found, means)
-            if place in there
-        ]
-        multiple = _multiple(found, means)
+    for means in analysis.rows:
+        places = _places(analysis, means)
+        points = []
+        for mean in means:
+            if _is_reference(mean):
+                continue
+            by_place = _means_by_place(mean)
+            for place in places:
+                if place in by_place:
+                    heading = place_heading(place.cell)
+                    points.append(("", row_name(mean.row), heading, by_place[place].ratio))
+        multiple = _ratio_title(analysis, means)
         across = (
             f"{multiple[:1].lower()}{multiple[1:]}, geometric mean over the networks of both; 95 % "
             "intervals"
         )
-        pages.append(
-            (f"Framework against framework, on {found.name(_machine(means))}", across, points)
-        )
+        title = f"Framework against framework, on {analysis.name(_machine(means))}"
+        pages.append((title, across, points))
     return draw(pages, path, columns=1)
+
+
+def _applies(cells: Collection[Cell]) -> bool:
+    groups = {axes.project(cell, GROUP) for cell in cells}
+    return len(groups) > 1 and differ(cells, *ROW)
 
 
 REPORT = Report(
@@ -341,14 +361,12 @@ REPORT = Report(
         "dlbench report frameworks --quantity memory",
     ),
     analyse=lambda source: frameworks(in_quantity(source.matrix(), source.options.quantity)),
-    page=lambda found, options: _page(found),
+    page=lambda analysis, options: _page(analysis),
     data=_data,
     rows=_rows,
-    draw=lambda found, path, options: _draw(found, path),
+    draw=lambda analysis, path, options: _draw(analysis, path),
     suggestion="framework against framework, over all networks",
-    applies=lambda cells: (
-        len({axes.project(each, GROUP) for each in cells}) > 1 and differ(cells, *ROW)
-    ),
+    applies=_applies,
     options=frozenset({QUANTITY, REFERENCE, ALL_RUNS}),
     quantities=COMPARED,
     heading="Framework against framework",

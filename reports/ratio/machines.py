@@ -22,7 +22,7 @@ from dlbench.reports.columns import (
 )
 from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
 from dlbench.reports.formats.json import plain
-from dlbench.reports.formats.layout import Entry, Page
+from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.left_out import left_out
 from dlbench.reports.ratio import pairs as compared
 from dlbench.reports.ratio.pairs import FASTER, SLOWER, Mean, Pair, mean_of, pair_of, with_verdicts
@@ -38,8 +38,8 @@ from dlbench.reports.results.statistics import judge
 
 ONE = (
     "All results are from one machine, so there is nothing to compare; add the stores of others: "
-    "--store here.sqlite --store there.sqlite. Machines of the same hardware count as one here: "
-    "`dlbench compare` compares their runs."
+    "--store here.sqlite --store there.sqlite. Machines of the same hardware count as one "
+    "in this report: `dlbench compare` compares their runs."
 )
 _LEGEND = (
     "Ratio: the value on the machine over that on the other one, with the 95 % interval.",
@@ -56,8 +56,10 @@ _MEANS = (
 
 
 Machines = Compared[tuple[str, str, list[Pair]]]
-"""For each machine but the one with the most times: the two machines, and pairs in the order of the
-matrix."""
+"""For each machine but the one with the most times: the two machines, and their pairs.
+
+The pairs are in the order of the matrix.
+"""
 
 
 def machines(matrix: Matrix) -> Machines:
@@ -66,42 +68,39 @@ def machines(matrix: Matrix) -> Machines:
     for cell in fair(matrix.cells.values()):
         cells[cell.machine][cell.cell] = cell
     most = max(cells, key=lambda machine: len(cells[machine]), default="")
-    found = []
+    rows = []
     for machine in cells:
-        if machine != most:
-            pairs = [
-                pair
-                for cell in cells[most].values()
-                if (pair := pair_of(cells[machine].get(cell.cell), cell))
-            ]
-            alike = not unlike(matrix.hosts[most], matrix.hosts[machine])
-            judged = [
-                each if alike and _same_gpu(each) else replace(each, verdict="")
-                for each in with_verdicts(pairs)
-            ]
-            found.append((machine, most, judged))
-    return Compared(matrix, tuple(found))
+        if machine == most:
+            continue
+        pairs = []
+        for cell in cells[most].values():
+            pair = pair_of(cells[machine].get(cell.cell), cell)
+            if pair is not None:
+                pairs.append(pair)
+        alike = not unlike(matrix.hosts[most], matrix.hosts[machine])
+        judged = [
+            pair if alike and _has_same_gpu(pair) else replace(pair, verdict="")
+            for pair in with_verdicts(pairs)
+        ]
+        rows.append((machine, most, judged))
+    return Compared(matrix, tuple(rows))
 
 
-def _same_gpu(pair: Pair) -> bool:
-    return (
-        len(
-            {
-                each.device_observed.name
-                for each in (pair.cell, pair.other)
-                if each.device_observed is not None
-            }
-        )
-        < 2
-    )
+def _has_same_gpu(pair: Pair) -> bool:
+    """Return whether the two cells were not measured on GPUs of different names."""
+    names = set()
+    for cell in (pair.cell, pair.other):
+        if cell.device_observed is not None:
+            names.add(cell.device_observed.name)
+    return len(names) < 2
 
 
 def _verdict(mean: Mean) -> str:
     return compared.verdict(mean.ratio) if all(pair.verdict for pair in mean.pairs) else ""
 
 
-def _shown(word: str) -> Entry:
-    return Entry(word or "-", hole=word == SLOWER, best=word == FASTER)
+def _verdict_entry(verdict: str) -> Entry:
+    return Entry(verdict or "-", hole=verdict == SLOWER, best=verdict == FASTER)
 
 
 _ROWS: tuple[Column[Mean], ...] = (
@@ -113,28 +112,28 @@ _ROWS: tuple[Column[Mean], ...] = (
         "verdict",
         "verdict",
         lambda mean: _verdict(mean) or None,
-        lambda mean: _shown(_verdict(mean)),
+        lambda mean: _verdict_entry(_verdict(mean)),
     ),
 )
 
 
-def _cells(found: Machines) -> tuple[Column[Pair], ...]:
-    name = found.matrix.quantity
-    keys = (
-        ("seconds_per_minibatch", "seconds_against")
-        if name == SECONDS
-        else (name, f"{name}_against")
-    )
-    unit = QUANTITIES[name].unit
+def _cell_columns(analysis: Machines) -> tuple[Column[Pair], ...]:
+    name = analysis.matrix.quantity
+    key = "seconds_per_minibatch" if name == SECONDS else name
+    key_of_other = "seconds_against" if name == SECONDS else f"{name}_against"
     return (
         *axis_columns(lambda pair: pair.cell.cell),
         Column("", "", lambda pair: row_name(pair.cell.row)),
         Column("", "p", lambda pair: place_heading(pair.cell.cell)),
         Column(
-            keys[0], unit, lambda pair: pair.cell.seconds, lambda pair: _median(pair.cell), MEDIAN
+            key,
+            QUANTITIES[name].unit,
+            lambda pair: pair.cell.seconds,
+            lambda pair: _median(pair.cell),
+            MEDIAN,
         ),
         Column(
-            keys[1],
+            key_of_other,
             "other",
             lambda pair: pair.other.seconds,
             lambda pair: _median(pair.other),
@@ -146,11 +145,9 @@ def _cells(found: Machines) -> tuple[Column[Pair], ...]:
             "verdict",
             "verdict",
             lambda pair: pair.verdict or None,
-            lambda pair: _shown(pair.verdict),
+            lambda pair: _verdict_entry(pair.verdict),
         ),
-        Column(
-            "same_environment", None, lambda pair: pair.cell.environment == pair.other.environment
-        ),
+        Column("same_environment", None, _has_same_environment),
     )
 
 
@@ -158,150 +155,163 @@ def _median(cell: CellResult) -> str:
     return number(cell.timed.median) if cell.timed else "-"
 
 
-def _rows_of(pairs: Sequence[Pair]) -> list[Mean]:
+def _has_same_environment(pair: Pair) -> bool:
+    return pair.cell.environment == pair.other.environment
+
+
+def _means(pairs: Sequence[Pair]) -> list[Mean]:
     """Return the mean of each row, the least first."""
-    return sorted(
-        map(mean_of, grouped(pairs, lambda pair: pair.cell.row).values()),
-        key=lambda mean: mean.ratio.value,
-    )
+    pairs_by_row = grouped(pairs, lambda pair: pair.cell.row)
+    means = [mean_of(pairs_of_row) for pairs_of_row in pairs_by_row.values()]
+    return sorted(means, key=lambda mean: mean.ratio.value)
 
 
-def _page(found: Machines) -> Page:
+def _page(analysis: Machines) -> Page:
     """Return for each machine two tables: the mean of each row, and each cell."""
-    if not found.rows:
-        return Page((ONE, *found.matrix.notes), ())
-    before, tables = [], []
-    for machine, other, pairs in found.rows:
-        title = f"{found.name(machine)} against {found.name(other)}"
+    if not analysis.rows:
+        return Page((ONE, *analysis.matrix.notes), ())
+    before = []
+    tables = []
+    cells: list[Cell] = []
+    some_alike = False
+    for machine, other, pairs in analysis.rows:
+        some_alike = some_alike or not _differences(analysis, machine, other)
+        cells += [pair.cell.cell for pair in pairs]
+        name, other_name = analysis.name(machine), analysis.name(other)
         if not pairs:
-            before.append(
-                f"{found.name(machine)} and {found.name(other)} have no cell with a time in common."
-            )
+            before.append(f"{name} and {other_name} have no cell with a time in common.")
             continue
-        before.append(_summary(found, pairs))
-        hidden = () if any(pair.verdict for pair in pairs) else ("verdict",)
-        of_rows = [column for column in _ROWS if column.key not in hidden]
-        of_cells = [column for column in _cells(found) if column.key not in hidden]
-        tables += [
-            table(of_rows, _rows_of(pairs), f"{title}: rows"),
-            table(
-                of_cells,
-                pairs,
-                f"{title}: cells",
-                group=lambda pair: group_name(pair.cell.group),
-                keys=2,
-            ),
-        ]
-    legends = axes.legends(pair.cell.cell for _, _, pairs in found.rows for pair in pairs)
-    some_alike = any(not _unlike(found, machine, other) for machine, other, _ in found.rows)
-    quantity = found.matrix.quantity
-    meant = [f"{QUANTITIES[quantity].title}: {legend(quantity)}"] if legend(quantity) else []
-    kept = {(cell.machine, cell.cell) for cell in fair(found.matrix.cells.values())}
-    apart = [cell for cell in found.matrix.cells.values() if (cell.machine, cell.cell) not in kept]
-    after = (
-        *meant,
-        *_LEGEND[: 1 + some_alike],
-        _MEANS,
-        *legends,
-        *left_out(apart),
-        *found.matrix.notes,
-    )
-    return Page(tuple(before), tuple(tables), after)
+        before.append(_summary(analysis, pairs))
+        tables += _tables(analysis, f"{name} against {other_name}", pairs)
+    after = []
+    quantity = analysis.matrix.quantity
+    if legend(quantity):
+        after.append(f"{QUANTITIES[quantity].title}: {legend(quantity)}")
+    after += _LEGEND if some_alike else _LEGEND[:1]
+    after += [_MEANS, *axes.legends(cells), *left_out(_unfair_cells(analysis.matrix))]
+    return Page(tuple(before), tuple(tables), (*after, *analysis.matrix.notes))
 
 
-def _unlike(found: Machines, machine: str, other: str) -> list[str]:
-    return unlike(found.matrix.hosts[other], found.matrix.hosts[machine])
+def _tables(analysis: Machines, title: str, pairs: Sequence[Pair]) -> list[Table]:
+    """Return the tables of one machine: the mean of each row, and each cell."""
+    hidden = () if any(pair.verdict for pair in pairs) else ("verdict",)
+    row_columns = [column for column in _ROWS if column.key not in hidden]
+    cell_columns = [column for column in _cell_columns(analysis) if column.key not in hidden]
+    return [
+        table(row_columns, _means(pairs), f"{title}: rows"),
+        table(
+            cell_columns,
+            pairs,
+            f"{title}: cells",
+            group=lambda pair: group_name(pair.cell.group),
+            keys=2,
+        ),
+    ]
 
 
-def _summary(found: Machines, pairs: Sequence[Pair]) -> str:
-    machine, other, count = pairs[0].cell.machine, pairs[0].other.machine, len(pairs)
+def _unfair_cells(matrix: Matrix) -> list[CellResult]:
+    """Return the cells that machines are not compared by."""
+    kept = {(cell.machine, cell.cell) for cell in fair(matrix.cells.values())}
+    return [cell for cell in matrix.cells.values() if (cell.machine, cell.cell) not in kept]
+
+
+def _differences(analysis: Machines, machine: str, other: str) -> list[str]:
+    """Return the differences in kind of two machines."""
+    return unlike(analysis.matrix.hosts[other], analysis.matrix.hosts[machine])
+
+
+def _summary(analysis: Machines, pairs: Sequence[Pair]) -> str:
+    """Return the mean over all cells of two machines in a sentence, with its limits."""
+    machine, other = pairs[0].cell.machine, pairs[0].other.machine
+    name, other_name = analysis.name(machine), analysis.name(other)
     ratio = times(mean_of(pairs).ratio)
-    name, against = found.name(machine), found.name(other)
-    quantity = found.matrix.quantity
-    line = f"{name} takes {ratio} the time of {against}"
+    quantity = analysis.matrix.quantity
+    line = f"{name} takes {ratio} the time of {other_name}"
     if quantity != SECONDS:
-        line = f"{QUANTITIES[quantity].title}: {name} has {ratio} those of {against}"
-    line += f" (geometric mean of {counted(count, 'cell')})."
-    if why := _unlike(found, machine, other):
-        line += f" No verdict, since the machines are of different kinds: {'; '.join(why)}."
-    if others := sum(pair.cell.environment != pair.other.environment for pair in pairs):
+        line = f"{QUANTITIES[quantity].title}: {name} has {ratio} those of {other_name}"
+    line += f" (geometric mean of {counted(len(pairs), 'cell')})."
+    differences = _differences(analysis, machine, other)
+    if differences:
+        line += f" No verdict, since the machines are of different kinds: {'; '.join(differences)}."
+    other_builds = sum(not _has_same_environment(pair) for pair in pairs)
+    if other_builds:
         line += (
-            f" In {others} of {count} the framework's build differs too, so the ratio includes "
-            "software."
+            f" In {other_builds} of {len(pairs)} the framework's build differs too, so the ratio "
+            "includes software."
         )
     return line
 
 
-def headline(found: Machines) -> list[str]:
-    """Return for each machine its difference from the other one, where noise does not explain
-    it.
-    """
-    known = [pairs for _, _, pairs in found.rows if pairs]
+def headline(analysis: Machines) -> list[str]:
+    """Return each machine's difference from the other one, where noise does not explain it."""
     return [
-        _summary(found, pairs)
-        for pairs in known
-        if judge(mean_of(pairs).ratio) != "no clear difference"
+        _summary(analysis, pairs)
+        for _, _, pairs in analysis.rows
+        if pairs and judge(mean_of(pairs).ratio) != "no clear difference"
     ]
 
 
-def _data(found: Machines) -> dict[str, object]:
-    hosts = found.matrix.hosts
-    return {
-        "quantity": found.matrix.quantity,
-        "machines": [
+def _data(analysis: Machines) -> dict[str, object]:
+    machines = []
+    for machine, other, pairs in analysis.rows:
+        machines.append(
             {
-                **objects(_both(found), [(machine, other)])[0],
-                "different": unlike(hosts[other], hosts[machine]),
+                **objects(_host_columns(analysis), [(machine, other)])[0],
+                "different": _differences(analysis, machine, other),
                 "overall": plain(mean_of(pairs).ratio) if pairs else None,
-                "rows": objects(_ROWS, _rows_of(pairs)),
-                "cells": objects(_cells(found), pairs),
+                "rows": objects(_ROWS, _means(pairs)),
+                "cells": objects(_cell_columns(analysis), pairs),
             }
-            for machine, other, pairs in found.rows
-        ],
-        "notes": list(found.matrix.notes),
+        )
+    return {
+        "quantity": analysis.matrix.quantity,
+        "machines": machines,
+        "notes": list(analysis.matrix.notes),
     }
 
 
-def _both(found: Machines) -> tuple[Column[tuple[str, str]], ...]:
-    hosts = found.matrix.hosts
+def _host_columns(analysis: Machines) -> tuple[Column[tuple[str, str]], ...]:
+    """Return the columns of a machine and the other one."""
+    hosts = analysis.matrix.hosts
     return (
-        *host_columns(lambda both: hosts[both[0]]),
-        *host_columns(lambda both: hosts[both[1]], "against"),
+        *host_columns(lambda machines: hosts[machines[0]]),
+        *host_columns(lambda machines: hosts[machines[1]], "against"),
     )
 
 
-def _rows(found: Machines) -> Rows:
+def _rows(analysis: Machines) -> Rows:
     columns = (
-        *within(_both(found), lambda pair: (pair.cell.machine, pair.other.machine)),
-        *_cells(found),
+        *within(_host_columns(analysis), lambda pair: (pair.cell.machine, pair.other.machine)),
+        *_cell_columns(analysis),
     )
-    return csv_rows(columns, [pair for _, _, pairs in found.rows for pair in pairs])
+    return csv_rows(columns, [pair for _, _, pairs in analysis.rows for pair in pairs])
 
 
-def _draw(found: Machines, path: Path) -> list[Path]:
+def _draw(analysis: Machines, path: Path) -> list[Path]:
     """Draw a page for each machine: a panel for each network, rows down, ratios across."""
     pages = []
-    for machine, other, pairs in found.rows:
+    for machine, other, pairs in analysis.rows:
         points = [
             (
-                group_name(each.cell.group),
-                row_name(each.cell.row),
-                place_heading(each.cell.cell),
-                each.ratio,
+                group_name(pair.cell.group),
+                row_name(pair.cell.row),
+                place_heading(pair.cell.cell),
+                pair.ratio,
             )
-            for each in pairs
+            for pair in pairs
         ]
-        title = f"{found.name(machine)} against {found.name(other)}"
+        title = f"{analysis.name(machine)} against {analysis.name(other)}"
         across = (
-            f"{QUANTITIES[found.matrix.quantity].title} over those on {found.name(other)}; 95 % "
-            "intervals"
+            f"{QUANTITIES[analysis.matrix.quantity].title} over those on {analysis.name(other)}; "
+            "95 % intervals"
         )
-        pages += [(title, across, points)] if points else []
+        if points:
+            pages.append((title, across, points))
     return compared.draw(pages, path)
 
 
-def _any(found: Machines) -> bool:
-    return any(pairs for _, _, pairs in found.rows)
+def _has_pairs(analysis: Machines) -> bool:
+    return any(pairs for _, _, pairs in analysis.rows)
 
 
 REPORT = Report(
@@ -315,15 +325,15 @@ Machines of the same kind (CPU, cores, memory) get a verdict, others their ratio
         "dlbench report machines --store here.sqlite --store there.sqlite --quantity cpu_joules",
     ),
     analyse=lambda source: machines(in_quantity(source.matrix(), source.options.quantity)),
-    page=lambda found, options: _page(found),
+    page=lambda analysis, options: _page(analysis),
     data=_data,
     rows=_rows,
-    draw=lambda found, path, options: _draw(found, path),
-    drawable=_any,
+    draw=lambda analysis, path, options: _draw(analysis, path),
+    drawable=_has_pairs,
     options=frozenset({QUANTITY, REFERENCE, ALL_RUNS}),
     quantities=COMPARED,
     heading="Machine against machine",
     place=20,
     headline=headline,
-    has_section=_any,
+    has_section=_has_pairs,
 )

@@ -1,5 +1,6 @@
-"""Nodes of one kind on all their benchmarks, each against the mean of the others, with p-values
-adjusted together.
+"""Nodes of one kind on all their benchmarks, each against the mean of the others.
+
+Their p-values are adjusted together.
 
 d = mean log of the node - mean of the others' mean logs. Its variance is v + sum(v of others) /
 m^2, where v is the variance of a mean and m the number of others. If launches deviate alike on all
@@ -11,10 +12,10 @@ eight benchmarks with three launches each, his formula alone gives a p < 0.05 af
 
 Nodes that differ must not serve as the reference: one that is three times as slow would make all
 others look fast. They are set aside, furthest out first and always less than half of a benchmark's
-nodes, and the others are judged again. As long as no node differs none is set aside, so this adds
-no false alarms beyond the first, which Holm's procedure bounds. Launches of identical nodes have
-one deviation; a node has its own if Bartlett's test, or its launches on all benchmarks together,
-reject that (``reports/VERDICTS.md`` has a simulation). Arrays are nodes x benchmarks.
+nodes, and the others are judged again. As long as no node differs, all nodes stay in the reference,
+so this adds no false alarms beyond the first, which Holm's procedure bounds. Launches of identical
+nodes have one deviation. A node has its own if Bartlett's test, or its launches on all benchmarks
+together, reject that (``reports/VERDICTS.md`` has a simulation). Arrays are nodes x benchmarks.
 """
 
 import math
@@ -64,7 +65,7 @@ class NodeSeen:
     disturbed: int = 0
     """Of these launches: by other programs."""
     failed: Counter[str] = field(default_factory=Counter)
-    """Launches that do not count, by what became of them."""
+    """Launches that do not count, by their outcome."""
     readings: int = 0
     """Of the sentinel, while nothing disturbed it."""
 
@@ -108,7 +109,10 @@ class Kind:
     @property
     def ratios(self) -> list[NodeRatio]:
         """All ratios, node by node, the mean of each first."""
-        return [each for mean, on in self.judged for each in (mean, *on)]
+        ratios = []
+        for mean, ratios_of_node in self.judged:
+            ratios += [mean, *ratios_of_node]
+        return ratios
 
 
 class Estimates(NamedTuple):
@@ -122,22 +126,25 @@ class Estimates(NamedTuple):
 
     @classmethod
     def after_satterthwaite(cls, values: Floats, variances: Floats, squares: Floats) -> "Estimates":
-        """Return estimates from the sums of the squared parts of their variances, each over its
-        degrees of freedom.
+        """Return estimates with degrees of freedom by Satterthwaite.
+
+        ``squares`` are the sums of the squared parts of the variances, each over its degrees of
+        freedom.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             return cls(values, variances, np.where(squares > 0, variances**2 / squares, np.inf))
 
     def p_values(self) -> Floats:
-        """Return the two-sided p-value of each; where no launch deviates, whether there is any
-        difference at all.
+        """Return the two-sided p-value of each.
+
+        Where no launch deviates it is 0 for any difference at all, and else 1.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.abs(self.values) / np.sqrt(self.variances)
-        found = 2 * stdtr(self.freedoms, -t)
+        tested = 2 * stdtr(self.freedoms, -t)
         certain = np.where(np.abs(self.values) < _NO_SPREAD, 1.0, 0.0)
-        spread = np.sqrt(self.variances) >= _NO_SPREAD
-        return np.where(np.isnan(self.values), np.nan, np.where(spread, found, certain))
+        has_spread = np.sqrt(self.variances) >= _NO_SPREAD
+        return np.where(np.isnan(self.values), np.nan, np.where(has_spread, tested, certain))
 
     def half_widths(self, confidence: float) -> Floats:
         """Return half the width of each interval."""
@@ -145,49 +152,50 @@ class Estimates(NamedTuple):
         return quantiles * np.sqrt(self.variances)
 
     def means(self) -> "Estimates":
-        """Return the mean of each row over the columns that it has, whose errors are
-        independent.
-        """
+        """Return the mean of each row over its columns, whose errors are independent."""
         counts = np.maximum(1, (~np.isnan(self.values)).sum(axis=1))
         empty = np.isnan(self.values).all(axis=1)
-        sums = (
-            np.nansum(each, axis=1)
-            for each in (self.values, self.variances, self.variances**2 / self.freedoms)
-        )
+
+        def mean(parts: Floats, power: int) -> Floats:
+            sums = np.nansum(parts, axis=1)
+            return np.where(empty, np.nan, sums / counts**power)
+
         return Estimates.after_satterthwaite(
-            *(
-                np.where(empty, np.nan, total / counts**power)
-                for total, power in zip(sums, (1, 2, 4), strict=True)
-            )
+            mean(self.values, 1),
+            mean(self.variances, 2),
+            mean(self.variances**2 / self.freedoms, 4),
         )
 
 
 def against_others(means: Estimates, others: Flags, common: Flags) -> Estimates:
-    """Return each node against the mean of those flagged in ``others``, itself not counted; else
-    not a number.
+    """Return each node against the mean of those flagged in ``others``, itself not counted.
 
-    ``common`` flags the means whose variance rests on the deviation that launches on all nodes have
-    in common.
+    It is not a number where there is no other. ``common`` flags the means whose variance rests on
+    the deviation that launches on all nodes have in common.
     """
     counted = others & ~np.isnan(means.values)
 
-    def of_others(parts: Floats) -> Floats:
+    def sum_of_others(parts: Floats) -> Floats:
         own = np.where(counted, parts, 0.0)
         total: Floats = own.sum(axis=0) - own
         return total
 
-    count = of_others(np.ones_like(means.values))
+    count = sum_of_others(np.ones_like(means.values))
     squares = means.variances**2 / means.freedoms
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = means.values - of_others(means.values) / count
+        values = means.values - sum_of_others(means.values) / count
         # Rounding may leave less than nothing of a difference of sums.
-        variance = means.variances + np.maximum(0.0, of_others(means.variances)) / count**2
-        parts = squares + np.maximum(0.0, of_others(squares)) / count**4
-        own = variance**2 / means.freedoms
-    both = np.where(common, own, np.where(count > 1, np.maximum(parts, own), parts))
+        variances = means.variances + np.maximum(0.0, sum_of_others(means.variances)) / count**2
+        squares_of_both = squares + np.maximum(0.0, sum_of_others(squares)) / count**4
+        squares_of_own = variances**2 / means.freedoms
+    at_most_own = np.maximum(squares_of_both, squares_of_own)
+    squares_of_several = np.where(count > 1, at_most_own, squares_of_both)
+    squares = np.where(common, squares_of_own, squares_of_several)
     missing = np.isnan(means.values) | (count == 0)
     return Estimates.after_satterthwaite(
-        *(np.where(missing, np.nan, each) for each in (value, variance, both))
+        np.where(missing, np.nan, values),
+        np.where(missing, np.nan, variances),
+        np.where(missing, np.nan, squares),
     )
 
 
@@ -195,34 +203,36 @@ class _Nodes:
     """The estimates of one kind, and which of them are set aside."""
 
     def __init__(self, kind: Kind) -> None:
-        self.kind, names = kind, list(kind.nodes)
-        shape = len(names), len(kind.times)
-        values, variances, freedoms = (np.full(shape, np.nan) for _ in range(3))
-        enough, self.common = (np.zeros(shape, dtype=bool) for _ in range(2))
+        self.kind = kind
+        names = list(kind.nodes)
+        shape = (len(names), len(kind.times))
+        values = np.full(shape, np.nan)
+        variances = np.full(shape, np.nan)
+        freedoms = np.full(shape, np.nan)
+        enough = np.zeros(shape, dtype=bool)
+        self.common = np.zeros(shape, dtype=bool)
         noisy = _noisy_nodes(kind)
         for column, times in enumerate(kind.times.values()):
-            alike = _common_variance(each for name, each in times.items() if name not in noisy)
-            for name, summary in times.items():
-                at = names.index(name), column
-                values[at], enough[at] = math.log(summary.median), summary.covers_launches
-                self.common[at] = (
-                    alike is not None and summary.covers_launches and name not in noisy
-                )
-                own = (
-                    variance_of_launches(summary),
-                    summary.launches - 1 if summary.covers_launches else math.inf,
-                )
-                variance, freedoms[at] = alike if alike and self.common[at] else own
-                variances[at] = variance / summary.launches
+            alike = _common_variance(time for name, time in times.items() if name not in noisy)
+            for name, time in times.items():
+                at = (names.index(name), column)
+                values[at] = math.log(time.median)
+                enough[at] = time.covers_launches
+                if alike is not None and time.covers_launches and name not in noisy:
+                    self.common[at] = True
+                    variance, freedoms[at] = alike
+                else:
+                    variance = variance_of_launches(time)
+                    freedoms[at] = time.launches - 1 if time.covers_launches else math.inf
+                variances[at] = variance / time.launches
         self.means = Estimates(values, variances, freedoms)
         self.present = ~np.isnan(values)
         # Where two nodes have launches enough the others have nothing to add to what is usual.
         several = enough.sum(axis=0) > 1
         self.usual: Flags = np.where(several, enough, self.present)
         self.tested: Flags = enough & several
-        self.all_tested: Flags = (self.tested | ~self.present).all(axis=1) & self.present.any(
-            axis=1
-        )
+        tested_where_present = (self.tested | ~self.present).all(axis=1)
+        self.all_tested: Flags = tested_where_present & self.present.any(axis=1)
         self.aside: Flags = np.zeros(shape, dtype=bool)
 
     def differences(self) -> Estimates:
@@ -230,10 +240,10 @@ class _Nodes:
         return against_others(self.means, self.usual & ~self.aside, self.common)
 
     def set_aside(self, benchmarks: Floats, nodes: Floats) -> bool:
-        """Set aside the nodes that differ most (distances in logarithms, else 0); return False if
-        it finds no other.
+        """Set aside the nodes that differ most, and return whether there was a further one.
 
-        Fewer than half of a benchmark's nodes may be set aside: the majority is the reference.
+        The arguments are distances in logarithms, or 0. Fewer than half of a benchmark's nodes may
+        be set aside: the majority is the reference.
         """
         before = self.aside.sum()
         others = self.usual & ~self.aside
@@ -243,11 +253,10 @@ class _Nodes:
         room = (self.usual.sum(axis=0) - 1) // 2 - (self.aside & self.usual).sum(axis=0)
         for column in np.flatnonzero((wanted != 0).any(axis=0) & (room > 0)):
             # Of two equally far out, set aside the slow one: faults make nodes slow.
-            ranks = {
-                row: (round(abs(each), 9), each > 0)
-                for row, each in enumerate(wanted[:, column])
-                if each
-            }
+            ranks = {}
+            for row, distance in enumerate(wanted[:, column]):
+                if distance:
+                    ranks[row] = (round(abs(distance), 9), distance > 0)
             ordered = sorted(ranks.values(), reverse=True)
             # Set aside all nodes of equal rank or none, so that names do not matter.
             last = ordered[room[column]] if len(ordered) > room[column] else (0.0, False)
@@ -255,36 +264,31 @@ class _Nodes:
         return bool(self.aside.sum() > before)
 
     def ratios(self, benchmarks: "_Judged", nodes: "_Judged") -> list[OfNode]:
-        """Return a ratio for each node's mean and each of its benchmarks, where there is another
-        node.
-        """
+        """Return a ratio for each node's mean and benchmarks, where there is another node."""
         flags = self.usual & ~self.aside
         others = flags.sum(axis=0) - flags
         most = np.where(self.present, others, 0).max(axis=1, initial=0)
-        found = []
+        judged = []
         for row, node in enumerate(self.kind.nodes.values()):
-            of_node = [
-                _ratio(
-                    benchmarks,
-                    (row, at),
-                    node,
-                    each,
-                    others[row, at],
-                    self.tested[row, at],
-                    times.get(node.name),
-                )
-                for at, (each, times) in enumerate(self.kind.times.items())
-                if not np.isnan(benchmarks[0][row, at])
-            ]
-            if of_node:
+            ratios = []
+            for column, (benchmark, times) in enumerate(self.kind.times.items()):
+                at = (row, column)
+                if not np.isnan(benchmarks[0][at]):
+                    time = times.get(node.name)
+                    ratios.append(
+                        _ratio(benchmarks, at, node, benchmark, others[at], self.tested[at], time)
+                    )
+            if ratios:
                 mean = _ratio(nodes, (row,), node, MEAN, most[row], self.all_tested[row])
-                found.append((mean, sorted(of_node, key=lambda each: -each.ratio.value)))
-        return found
+                judged.append((mean, sorted(ratios, key=lambda ratio: -ratio.ratio.value)))
+        return judged
 
 
 _Judged = tuple[Floats, Floats, Floats, np.ndarray[tuple[int, ...], np.dtype[np.str_]]]
-"""Differences of one shape: values, half widths of their intervals, p-values after Holm, and
-verdicts."""
+"""Differences of one shape.
+
+Values, half widths of their intervals, p-values after Holm, and verdicts.
+"""
 
 
 def _distances(judged: _Judged) -> Floats:
@@ -294,15 +298,19 @@ def _distances(judged: _Judged) -> Floats:
 
 def contrasts(kinds: Sequence[Kind]) -> list[list[OfNode]]:
     """Return the ratios of each kind's nodes, in the order of names."""
-    found = [_Nodes(kind) for kind in kinds]
-    while found:
-        differences = [each.differences() for each in found]
-        benchmarks = _judged(differences, [each.tested for each in found])
-        means = _judged([each.means() for each in differences], [each.all_tested for each in found])
-        both = list(zip(found, benchmarks, means, strict=True))
-        steps = [each.set_aside(_distances(one), _distances(mean)) for each, one, mean in both]
-        if not any(steps):
-            return [each.ratios(one, mean) for each, one, mean in both]
+    nodes_by_kind = [_Nodes(kind) for kind in kinds]
+    while nodes_by_kind:
+        differences = [nodes.differences() for nodes in nodes_by_kind]
+        means = [difference.means() for difference in differences]
+        benchmarks = _judged(differences, [nodes.tested for nodes in nodes_by_kind])
+        judged_means = _judged(means, [nodes.all_tested for nodes in nodes_by_kind])
+        judged = list(zip(nodes_by_kind, benchmarks, judged_means, strict=True))
+        changed = False
+        for nodes, on_benchmarks, mean in judged:
+            if nodes.set_aside(_distances(on_benchmarks), _distances(mean)):
+                changed = True
+        if not changed:
+            return [nodes.ratios(on_benchmarks, mean) for nodes, on_benchmarks, mean in judged]
     return []
 
 
@@ -314,15 +322,19 @@ def _judged(differences: Sequence[Estimates], tested: Sequence[Flags]) -> list[_
     the others if its whole interval lies within `WORSE` of 1.
     """
     family = Estimates(
-        *(np.concatenate([each[part].ravel() for each in differences]) for part in range(3))
+        np.concatenate([estimates.values.ravel() for estimates in differences]),
+        np.concatenate([estimates.variances.ravel() for estimates in differences]),
+        np.concatenate([estimates.freedoms.ravel() for estimates in differences]),
     )
-    p = np.where(np.concatenate([flags.ravel() for flags in tested]), family.p_values(), np.nan)
+    is_tested = np.concatenate([flags.ravel() for flags in tested])
+    p = np.where(is_tested, family.p_values(), np.nan)
     p[~np.isnan(p)] = holm(p[~np.isnan(p)].tolist())
     count = max(1, int((~np.isnan(family.values)).sum()))
-    half, wide = family.half_widths(CONFIDENCE), family.half_widths(1 - (1 - CONFIDENCE) / count)
-    sure = np.where(np.isnan(p), np.abs(family.values) > wide, p < SIGNIFICANCE)
+    half = family.half_widths(CONFIDENCE)
+    half_of_all = family.half_widths(1 - (1 - CONFIDENCE) / count)
+    sure = np.where(np.isnan(p), np.abs(family.values) > half_of_all, p < SIGNIFICANCE)
     limit = math.log(WORSE)
-    words = np.select(
+    verdicts = np.select(
         [
             sure & (family.values > limit),
             sure & (family.values < -limit),
@@ -331,13 +343,21 @@ def _judged(differences: Sequence[Estimates], tested: Sequence[Flags]) -> list[_
         [SLOW, FAST, LIKE],
         UNKNOWN,
     )
-    ends = np.cumsum([each.values.size for each in differences])[:-1]
-    shapes = [each.values.shape for each in differences]
-    parts = (
-        [each.reshape(shape) for each, shape in zip(np.split(of, ends), shapes, strict=True)]
-        for of in (family.values, half, p, words)
-    )
-    return list(zip(*parts, strict=True))
+    judged = []
+    begin = 0
+    for estimates in differences:
+        shape = estimates.values.shape
+        part = slice(begin, begin + estimates.values.size)
+        judged.append(
+            (
+                family.values[part].reshape(shape),
+                half[part].reshape(shape),
+                p[part].reshape(shape),
+                verdicts[part].reshape(shape),
+            )
+        )
+        begin = part.stop
+    return judged
 
 
 def _ratio(
@@ -352,32 +372,40 @@ def _ratio(
     method = f"{CONFIDENCE:.0%} t over launch log-medians, against the mean of the others"
     if not tested:
         method += f"; with too few launches they are assumed to deviate by {LAUNCH_DEVIATION:.0%}"
-    value, half, p = (float(each[at]) for each in judged[:3])
+    values, half_widths, p_values, verdicts = judged
+    value = float(values[at])
+    half = float(half_widths[at])
+    p = float(p_values[at])
     ratio = Ratio(math.exp(value), math.exp(value - half), math.exp(value + half), method)
     p_adjusted = None if math.isnan(p) else p
-    return NodeRatio(node, benchmark, ratio, int(others), p_adjusted, str(judged[3][at]), time)
+    return NodeRatio(node, benchmark, ratio, int(others), p_adjusted, str(verdicts[at]), time)
 
 
 def _furthest(distances: Floats, among: Flags) -> Floats:
-    """Return the largest distances of each column among these, and those nearly as large; else
-    0.
+    """Return the largest distances of each column among these, and those nearly as large.
+
+    The others are 0.
     """
-    new = np.where(among, distances, 0.0)
-    return np.where(np.abs(new) >= _FAR * np.abs(new).max(axis=0, initial=0.0), new, 0.0)
+    candidates = np.where(among, distances, 0.0)
+    largest = np.abs(candidates).max(axis=0, initial=0.0)
+    return np.where(np.abs(candidates) >= _FAR * largest, candidates, 0.0)
 
 
 def _noisy_nodes(kind: Kind) -> set[str]:
-    """Return the nodes whose launches deviate more than those of the others, over all benchmarks
-    (chi-squared).
+    """Return the nodes whose launches deviate more than those of the others (chi-squared).
+
+    The test is over all benchmarks.
     """
     squares: dict[str, float] = dict.fromkeys(kind.nodes, 0.0)
     freedoms = dict.fromkeys(kind.nodes, 0)
     for times in kind.times.values():
-        several = {name: each for name, each in times.items() if each.covers_launches}
+        several = {name: time for name, time in times.items() if time.covers_launches}
         variance, _ = pooled_variance(several.values())
-        for name, each in several.items() if variance > 0 else ():
-            squares[name] += variance_of_launches(each) * (each.launches - 1) / variance
-            freedoms[name] += each.launches - 1
+        if variance <= 0:
+            continue
+        for name, time in several.items():
+            squares[name] += variance_of_launches(time) * (time.launches - 1) / variance
+            freedoms[name] += time.launches - 1
     return {
         name for name in kind.nodes if float(chdtrc(freedoms[name], squares[name])) < SIGNIFICANCE
     }
@@ -388,16 +416,19 @@ def _common_variance(times: Iterable[Summary]) -> tuple[float, float] | None:
 
     None for two nodes, whose test is Welch's, and if the nodes' launches do not deviate alike.
     """
-    several = [each for each in times if each.covers_launches]
-    alike = len(several) > 2 and deviate_alike([np.log(each.launch_medians) for each in several])
+    several = [time for time in times if time.covers_launches]
+    if len(several) <= 2:
+        return None
+    alike = deviate_alike([np.log(time.launch_medians) for time in several])
     return pooled_variance(several) if alike else None
 
 
 def pooled_variance(times: Iterable[Summary]) -> tuple[float, int]:
-    """Return the variance of a node's launches (logarithms), pooled over nodes, and its degrees of
-    freedom.
+    """Return the variance of a node's launches (logarithms), and its degrees of freedom.
+
+    It is pooled over nodes.
     """
-    several = [np.log(each.launch_medians) for each in times if each.launches > 1]
-    freedom = sum(len(each) - 1 for each in several)
-    squares = math.fsum(float(np.var(each, ddof=1)) * (len(each) - 1) for each in several)
+    logs = [np.log(time.launch_medians) for time in times if time.launches > 1]
+    freedom = sum(len(launches) - 1 for launches in logs)
+    squares = math.fsum(float(np.var(launches, ddof=1)) * (len(launches) - 1) for launches in logs)
     return squares / max(1, freedom), freedom

@@ -1,6 +1,4 @@
-"""Pairs of cells that differ along one axis: their ratios, who is clearly slower, geometric means,
-and pictures.
-"""
+"""Pairs of cells that differ along one axis: ratios, verdicts, geometric means and pictures."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -75,13 +73,14 @@ class Mean:
     @property
     def groups(self) -> tuple[Cell, ...]:
         """The networks, each mini-batch by itself."""
-        return tuple(dict.fromkeys(each.cell.group for each in self.pairs))
+        return tuple(dict.fromkeys(pair.cell.group for pair in self.pairs))
 
     def count(self, verdict: str) -> int:
-        """Return how many ratios noise does not explain: "better" (the cell is faster) or
-        "worse".
+        """Return the number of ratios that noise does not explain.
+
+        The verdict is "better" (the cell is faster) or "worse".
         """
-        return sum(judge(each.ratio) == verdict for each in self.pairs)
+        return sum(judge(pair.ratio) == verdict for pair in self.pairs)
 
 
 def pair_of(cell: CellResult | None, other: CellResult | None) -> Pair | None:
@@ -93,79 +92,93 @@ def pair_of(cell: CellResult | None, other: CellResult | None) -> Pair | None:
 
 def mean_of(pairs: Sequence[Pair]) -> Mean:
     """Return the geometric mean of one pair or more."""
-    return Mean(mean_of_pairs([each.times for each in pairs]), tuple(pairs))
+    return Mean(mean_of_pairs([pair.times for pair in pairs]), tuple(pairs))
 
 
 def with_verdicts(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the pairs with verdicts, and with p-values adjusted for their number where launches
-    are enough.
-    """
-    tested = [welch(*each.times) for each in pairs]
-    adjusted = adjust([(each.ratio, p) for each, p in zip(pairs, tested, strict=True)])
-    return [
-        replace(each, p_value=None if p is None else q, verdict=verdict(each.ratio, q))
-        for each, p, q in zip(pairs, tested, adjusted, strict=True)
-    ]
+    """Return the pairs with verdicts, and with adjusted p-values where launches are enough."""
+    p_values = [welch(*pair.times) for pair in pairs]
+    tested = [(pair.ratio, p_value) for pair, p_value in zip(pairs, p_values, strict=True)]
+    judged = []
+    for pair, p_value, adjusted in zip(pairs, p_values, adjust(tested), strict=True):
+        judged.append(
+            replace(
+                pair,
+                p_value=None if p_value is None else adjusted,
+                verdict=verdict(pair.ratio, adjusted),
+            )
+        )
+    return judged
 
 
 def adjust(tested: Sequence[tuple[Ratio, float | None]]) -> list[float | None]:
-    """Return p-values adjusted for their number (Holm); a ratio without one has that of its
-    interval, if it has one.
+    """Return p-values adjusted for their number (Holm).
 
-    So fewer launches give no more verdicts.
+    A ratio without a p-value has that of its interval, if it has an interval. So fewer launches
+    give no more verdicts.
     """
-    p_values = [p_of_interval(found) if p is None else p for found, p in tested]
-    adjusted = iter(holm([p for p in p_values if p is not None]))
-    return [None if p is None else next(adjusted) for p in p_values]
+    p_values = []
+    for multiple, p_value in tested:
+        p_values.append(p_of_interval(multiple) if p_value is None else p_value)
+    adjusted = iter(holm([p_value for p_value in p_values if p_value is not None]))
+    return [None if p_value is None else next(adjusted) for p_value in p_values]
 
 
-def verdict(found: Ratio, p_adjusted: float | None = None) -> str:
+def verdict(ratio: Ratio, p_adjusted: float | None = None) -> str:
     """Return slower, faster, same (its whole interval lies within `WORSE` of 1) or inconclusive."""
-    word = {"worse": SLOWER, "better": FASTER}.get(judge(found, p_adjusted))
-    same = (
-        found.low is not None
-        and found.high is not None
-        and found.low >= 1 / WORSE
-        and found.high <= WORSE
-    )
-    return word or (SAME if same else UNKNOWN)
+    judgement = judge(ratio, p_adjusted)
+    if judgement == "worse":
+        return SLOWER
+    if judgement == "better":
+        return FASTER
+    if ratio.low is None or ratio.high is None:
+        return UNKNOWN
+    return SAME if ratio.low >= 1 / WORSE and ratio.high <= WORSE else UNKNOWN
 
 
 def costs(
-    found: Compared[Row],
+    analysis: Compared[Row],
     pairs: Iterable[tuple[Row, Pair]],
-    what: str,
-    where: Callable[[Row, Pair], str],
+    claim: str,
+    describe: Callable[[Row, Pair], str],
 ) -> list[str]:
-    """Return for each machine how often something costs time ("WHAT time in 2 of 3 cells, most on
-    WHERE.").
+    """Return for each machine how often something costs time.
+
+    For example "CLAIM time in 2 of 3 cells, most on DESCRIPTION.".
     """
     lines = []
-    for machine, here in grouped(pairs, lambda each: each[1].cell.machine).items():
-        slower = [each for each in here if each[1].verdict == SLOWER]
-        line, cells = f"{found.name(machine)}: {what}", counted(len(here), "cell")
+    by_machine = grouped(pairs, lambda row: row[1].cell.machine)
+    for machine, rows in by_machine.items():
+        slower = [(row, pair) for row, pair in rows if pair.verdict == SLOWER]
+        line = f"{analysis.name(machine)}: {claim}"
+        cells = counted(len(rows), "cell")
         if slower:
-            most = max(slower, key=lambda each: each[1].ratio.value)
-            lines.append(f"{line} time in {len(slower)} of {cells}, most on {where(*most)}.")
+            row, pair = max(slower, key=lambda row: row[1].ratio.value)
+            lines.append(f"{line} time in {len(slower)} of {cells}, most on {describe(row, pair)}.")
         else:
             lines.append(f"{line} no significant time in {cells}.")
     return lines
 
 
 def seconds_column(
-    of: Callable[[Row], CellResult | None],
+    cell_of: Callable[[Row], CellResult | None],
     common: Collection[FlagKind] = (),
     key: str = "seconds_per_minibatch",
     heading: str = "s/step",
 ) -> Column[Row]:
-    """Return the seconds of a row's cell, marked with its flags but those that all have, and not
-    with a star.
+    """Return the column of the seconds of a row's cell.
+
+    They are marked with the cell's flags, but not with those in ``common``, nor with a star.
     """
 
-    def text(row: Row) -> Entry:
-        return entry(of(row), QUANTITIES[SECONDS], common)._replace(best=False)
+    def seconds(row: Row) -> Summary | None:
+        cell = cell_of(row)
+        return None if cell is None else cell.seconds
 
-    return Column(key, heading, lambda row: getattr(of(row), "seconds", None), text, MEDIAN)
+    def text(row: Row) -> Entry:
+        return entry(cell_of(row), QUANTITIES[SECONDS], common)._replace(best=False)
+
+    return Column(key, heading, seconds, text, MEDIAN)
 
 
 Point = tuple[str, str, str, Ratio]
@@ -178,25 +191,23 @@ def draw(
     columns: int = 2,
     series: str = "threads",
 ) -> list[Path]:
-    """Draw pages (title, what the values are, points) with ratios across, and return the files;
-    raises ReportError.
+    """Draw pages with ratios across, and return the files.
+
+    A page is its title, the meaning of the values, and its points. Raises ReportError.
     """
-
-    def panel(title: str, points: Sequence[Point]) -> Panel:
-        places = {
-            (name, series): (found.value, found.low, found.high)
-            for _, name, series, found in points
-        }
-        return Panel(title, tuple(dict.fromkeys(each[1] for each in points)), places)
-
-    dots = [
-        Dots(
-            title,
-            across,
-            tuple(panel(*each) for each in grouped(points, lambda p: p[0]).items()),
-            series,
-            same=1.0,
+    drawn = []
+    for title, across, points in pages:
+        points_by_panel = grouped(points, lambda point: point[0])
+        panels = tuple(
+            _panel(name, points_of_panel) for name, points_of_panel in points_by_panel.items()
         )
-        for title, across, points in pages
-    ]
-    return dots_to_picture(dots, path, columns)
+        drawn.append(Dots(title, across, panels, series, same=1.0))
+    return dots_to_picture(drawn, path, columns)
+
+
+def _panel(title: str, points: Sequence[Point]) -> Panel:
+    places = {}
+    for _, name, series, multiple in points:
+        places[name, series] = (multiple.value, multiple.low, multiple.high)
+    names = dict.fromkeys(name for _, name, _, _ in points)
+    return Panel(title, tuple(names), places)

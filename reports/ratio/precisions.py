@@ -1,5 +1,4 @@
-"""`dlbench report precisions`: each row in other precisions than float32, beside the same cell in
-float32.
+"""`dlbench report precisions`: each row in other precisions, next to the same cell in float32.
 
 The parity check of another precision has a wider tolerance (`adapters/families`), so equal results
 are not implied.
@@ -40,9 +39,7 @@ Precisions = Compared[Pair]
 
 
 def precisions(matrix: Matrix) -> Precisions:
-    """Compare each cell with the one that differs from it in float32 alone, in the order of the
-    matrix.
-    """
+    """Compare each cell with the same one in float32, in the order of the matrix."""
     pairs = []
     for cell in matrix.cells.values():
         if cell.cell.precision in (_REFERENCE, UNKNOWN):
@@ -71,36 +68,37 @@ _COLUMNS: tuple[Column[Pair], ...] = (
 )
 
 
-def _page(found: Precisions) -> Page:
+def _page(analysis: Precisions) -> Page:
     """Return one table with a heading for each work and machine."""
-    if not found.rows:
-        return Page((NOTHING, *found.matrix.notes), ())
-    several = len(found.matrix.machines) > 1
+    if not analysis.rows:
+        return Page((NOTHING, *analysis.matrix.notes), ())
+    several_machines = len(analysis.matrix.machines) > 1
 
     def heading(pair: Pair) -> str:
-        on = f", on {found.name(pair.cell.machine)}" if several else ""
-        return f"{group_name(pair.cell.group)}{on}"
+        machine = f", on {analysis.name(pair.cell.machine)}" if several_machines else ""
+        return f"{group_name(pair.cell.group)}{machine}"
 
     shown = table(
-        _COLUMNS, found.rows, f"Precisions against {_REFERENCE}", key="cells", group=heading
+        _COLUMNS, analysis.rows, f"Precisions against {_REFERENCE}", key="cells", group=heading
     )
-    return Page((), (shown,), (*_LEGEND, *left_out(_alone(found)), *found.matrix.notes))
+    unused = left_out(_cells_without_partner(analysis))
+    return Page((), (shown,), (*_LEGEND, *unused, *analysis.matrix.notes))
 
 
-def _alone(found: Precisions) -> list[CellResult]:
+def _cells_without_partner(analysis: Precisions) -> list[CellResult]:
     """Return the cells in another precision that have no partner with a time."""
-    compared = {(pair.cell.machine, pair.cell.cell) for pair in found.rows}
+    compared = {(pair.cell.machine, pair.cell.cell) for pair in analysis.rows}
     return [
         cell
-        for cell in found.matrix.cells.values()
+        for cell in analysis.matrix.cells.values()
         if cell.cell.precision not in (_REFERENCE, UNKNOWN)
         and (cell.machine, cell.cell) not in compared
     ]
 
 
-def _data(found: Precisions) -> dict[str, Any]:
-    page = _page(found)
-    return {"cells": objects(_COLUMNS, found.rows), "notes": [*page.before, *page.after]}
+def _data(analysis: Precisions) -> dict[str, Any]:
+    page = _page(analysis)
+    return {"cells": objects(_COLUMNS, analysis.rows), "notes": [*page.before, *page.after]}
 
 
 REPORT = Report(
@@ -111,9 +109,9 @@ REPORT = Report(
     ),
     examples=("dlbench report precisions", "dlbench report precisions --networks resnet50 --json"),
     analyse=lambda source: precisions(source.matrix()),
-    page=lambda found, options: _page(found),
+    page=lambda analysis, options: _page(analysis),
     data=_data,
-    rows=lambda found: csv_rows(_COLUMNS, found.rows),
+    rows=lambda analysis: csv_rows(_COLUMNS, analysis.rows),
     suggestion="what other precisions gain over float32",
     applies=lambda cells: differ(cells, "precision"),
     options=frozenset({ALL_RUNS}),

@@ -1,5 +1,4 @@
-"""`dlbench report progress`: the same network on one machine, the frameworks from the oldest to the
-newest.
+"""`dlbench report progress`: frameworks on one machine, from the oldest to the newest.
 
 All are measured on the same machine, so the ratios do not include hardware, but how well each
 release uses this machine, which may be newer than the release. Frameworks are ordered by the
@@ -8,6 +7,7 @@ requested.
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -31,7 +31,7 @@ from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.layout import NOTHING, Page, Table
-from dlbench.reports.ratio.pairs import Mean, draw, mean_of, pair_of, seconds_column
+from dlbench.reports.ratio.pairs import Mean, Point, draw, mean_of, pair_of, seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult, fastest_mode
 from dlbench.reports.results.flags import CONTENDED, FlagKind
@@ -80,9 +80,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Overall:
-    """The newest over the oldest of those frameworks that have a number for every network at a
-    place.
-    """
+    """The newest framework over the oldest, of those with a number for every network at a place."""
 
     place: Place
     groups: tuple[Cell, ...]
@@ -98,16 +96,17 @@ class Overall:
         """The networks where other programs disturbed one of the two."""
         pairs = self.mean.pairs if self.mean else ()
         return [
-            each.cell.group
-            for each in pairs
-            if each.cell.has(CONTENDED) or each.other.has(CONTENDED)
+            pair.cell.group
+            for pair in pairs
+            if pair.cell.has(CONTENDED) or pair.other.has(CONTENDED)
         ]
 
 
 @dataclass(frozen=True)
 class Progress(Compared[Standing]):
-    """All frameworks of a matrix by machine, network and place, the oldest first, those without a
-    date last.
+    """All frameworks of a matrix by machine, network and place, from oldest to newest.
+
+    Those without a date are the last.
     """
 
     overall: tuple[Overall, ...]
@@ -116,22 +115,22 @@ class Progress(Compared[Standing]):
     @property
     def rankings(self) -> list[list[Standing]]:
         """The standings on one network at one place, for each of these."""
-        return list(grouped(self.rows, lambda each: (each.place, each.cell.group)).values())
+        by_ranking = grouped(self.rows, lambda standing: (standing.place, standing.cell.group))
+        return list(by_ranking.values())
+
+
+_Cells = dict[tuple[Place, Cell], list[CellResult]]
+"""Cells by place and network."""
 
 
 def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progress:
     """Return the frameworks of a matrix from oldest to newest, by network and place."""
     # A benchmark that another program measured is of no framework.
     measured = [cell for cell in matrix.cells.values() if cell.cell.device != protocol.UNKNOWN]
-    found = grouped(measured, lambda cell: (_place(cell), cell.group))
-    for (place, group), cells in list(found.items()):
-        if place.cell.tuning == INSTALLED:
-            tuned = place._replace(cell=place.cell._replace(tuning=TUNED)), group
-            there = found.get(tuned, [])
-            cells += (both := [cell for cell in there if builds.is_as_installed_too(cell)])
-            if both and len(both) == len(there):
-                del found[tuned]  # nothing in it is tuned
-    machines, groups = list(matrix.machines), list(matrix.rows)
+    cells = grouped(measured, lambda cell: (_place(cell), cell.group))
+    _join_untunable(cells, builds)
+    machines = list(matrix.machines)
+    groups = list(matrix.rows)
 
     def rank(place: Place) -> tuple[object, ...]:
         device = axes.sort_key(axes.without(place.cell, "threads"))
@@ -143,22 +142,37 @@ def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progres
             place.threads or 0,
         )
 
-    order = sorted(
-        found, key=lambda key: (machines.index(key[0].machine), groups.index(key[1]), rank(key[0]))
-    )
-    standings = [
-        each
-        for place, group in order
-        for each in _standings(place, found[place, group], builds, all_modes)
-    ]
-    of_places = grouped(order, lambda key: key[0])
-    overall = [
-        _overall(
-            place, {group: _best(found[place, group]) for _, group in of_places[place]}, builds
-        )
-        for place in sorted(of_places, key=rank)
-    ]
+    def order(key: tuple[Place, Cell]) -> tuple[object, ...]:
+        place, group = key
+        return machines.index(place.machine), groups.index(group), rank(place)
+
+    keys = sorted(cells, key=order)
+    standings: list[Standing] = []
+    groups_by_place: dict[Place, list[Cell]] = {}
+    for place, group in keys:
+        standings += _standings(place, cells[place, group], builds, all_modes)
+        groups_by_place.setdefault(place, []).append(group)
+    overall = []
+    for place in sorted(groups_by_place, key=rank):
+        best = {group: _best(cells[place, group]) for group in groups_by_place[place]}
+        overall.append(_overall(place, best, builds))
     return Progress(matrix, tuple(standings), tuple(overall), all_modes)
+
+
+def _join_untunable(cells_by_ranking: _Cells, builds: Builds) -> None:
+    """Add tuned cells that are as installed too to the ranking of the installed ones.
+
+    A ranking of tuned cells that holds no others is removed, since nothing in it is tuned.
+    """
+    for (place, group), cells in list(cells_by_ranking.items()):
+        if place.cell.tuning != INSTALLED:
+            continue
+        tuned = (place._replace(cell=place.cell._replace(tuning=TUNED)), group)
+        tuned_cells = cells_by_ranking.get(tuned, [])
+        untunable = [cell for cell in tuned_cells if builds.is_as_installed_too(cell)]
+        cells += untunable
+        if untunable and len(untunable) == len(tuned_cells):
+            del cells_by_ranking[tuned]
 
 
 def _place(cell: CellResult) -> Place:
@@ -167,10 +181,8 @@ def _place(cell: CellResult) -> Place:
 
 def _best(cells: Iterable[CellResult]) -> dict[str, CellResult]:
     """Return the cell of each framework's fastest mode, by the row's name."""
-    return {
-        name: fastest_mode(modes)
-        for name, modes in grouped(cells, lambda cell: cell.row.framework).items()
-    }
+    modes_by_framework = grouped(cells, lambda cell: cell.row.framework)
+    return {framework: fastest_mode(modes) for framework, modes in modes_by_framework.items()}
 
 
 def _standings(
@@ -185,11 +197,16 @@ def _standings(
         cell for cell in best.values() if _counts(cell) and builds.of(cell).released is not None
     ]
     oldest = min(candidates, key=age, default=None)
+    modes = Counter(cell.row.framework for cell in cells)
     for cell in sorted(cells if all_modes else best.values(), key=age):
         pair = pair_of(oldest, cell) if cell is not oldest and _counts(cell) else None
-        modes = sum(each.row.framework == cell.row.framework for each in cells)
         yield Standing(
-            place, cell, builds.of(cell), cell is oldest, pair.ratio if pair else None, modes
+            place,
+            cell,
+            builds.of(cell),
+            oldest=cell is oldest,
+            speedup=pair.ratio if pair else None,
+            modes=modes[cell.row.framework],
         )
 
 
@@ -198,36 +215,39 @@ def _counts(cell: CellResult) -> bool:
 
 
 def _overall(place: Place, best: dict[Cell, dict[str, CellResult]], builds: Builds) -> Overall:
-    """Compare the newest with the oldest build that has a number in every group that two of them
-    have at all.
+    """Compare the newest build with the oldest one.
+
+    Both have a number in every group that at least two builds have a number in.
     """
-    by_build: dict[tuple[str, Build], dict[Cell, CellResult]] = {}
+    cells_by_build: dict[tuple[str, Build], dict[Cell, CellResult]] = {}
     for group, cells in best.items():
         for name, cell in cells.items():
-            if _counts(cell) and builds.of(cell).released is not None:
-                by_build.setdefault((name, builds.of(cell)), {})[group] = cell
-    groups = tuple(
-        group for group in best if sum(group in cells for cells in by_build.values()) > 1
-    )
-    whole = (
-        key for key, cells in by_build.items() if groups and all(group in cells for group in groups)
-    )
-    complete = sorted(whole, key=lambda key: (key[1].released or date.max, key[0]))
-    if len(complete) < 2 or complete[0][1].released == complete[-1][1].released:
-        return Overall(place, groups)
-    oldest, newest = complete[0], complete[-1]
-    pairs = [
-        pair
-        for group in groups
-        if (pair := pair_of(by_build[oldest][group], by_build[newest][group]))
+            build = builds.of(cell)
+            if _counts(cell) and build.released is not None:
+                cells_by_build.setdefault((name, build), {})[group] = cell
+    groups = []
+    for group in best:
+        if sum(group in cells for cells in cells_by_build.values()) > 1:
+            groups.append(group)
+    if not groups:
+        return Overall(place, ())
+    complete = [
+        key for key, cells in cells_by_build.items() if all(group in cells for group in groups)
     ]
-    return Overall(place, groups, oldest, newest, mean_of(pairs))
+    complete.sort(key=lambda key: (key[1].released or date.max, key[0]))
+    if len(complete) < 2 or complete[0][1].released == complete[-1][1].released:
+        return Overall(place, tuple(groups))
+    oldest, newest = complete[0], complete[-1]
+    pairs = []
+    for group in groups:
+        pair = pair_of(cells_by_build[oldest][group], cells_by_build[newest][group])
+        if pair is not None:
+            pairs.append(pair)
+    return Overall(place, tuple(groups), oldest, newest, mean_of(pairs))
 
 
 def version_name(build: Build) -> str:
-    """Return a version for a table: without its local label, and without the date that a nightly
-    one is released on.
-    """
+    """Return a version for a table, without its local label and the date of a nightly build."""
     public = build.version.partition("+")[0]
     return re.sub(r"(dev)20\d{6}$", r"\1", public) or UNKNOWN
 
@@ -237,135 +257,154 @@ def _build_name(standing: Standing) -> str:
 
 
 def _columns(common: Collection[FlagKind] = ()) -> tuple[Column[Standing], ...]:
-    def ceiling(cell: CellResult) -> str:
-        return (
-            ""
-            if cell.ceiling_fraction is None or cell.timed is None
-            else f"{cell.ceiling_fraction:.0%}"
-        )
-
     return (
-        Column("framework", None, lambda each: each.cell.row.framework),
-        Column("adapter", None, lambda each: each.build.adapter or None),
-        Column("mode", None, lambda each: each.cell.row.mode),
-        Column("modes", None, lambda each: each.modes),
+        Column("framework", None, lambda standing: standing.cell.row.framework),
+        Column("adapter", None, lambda standing: standing.build.adapter or None),
+        Column("mode", None, lambda standing: standing.cell.row.mode),
+        Column("modes", None, lambda standing: standing.modes),
         Column(
             "version",
             "version",
-            lambda each: each.build.version or None,
-            lambda each: version_name(each.build),
+            lambda standing: standing.build.version or None,
+            lambda standing: version_name(standing.build),
         ),
         Column(
             "released",
             "released",
-            lambda each: each.build.released,
-            lambda each: _month(each.build),
+            lambda standing: standing.build.released,
+            lambda standing: _month(standing.build),
         ),
-        Column("oldest", None, lambda each: each.oldest),
-        Column("status", None, lambda each: each.cell.status),
-        Column("reason", None, lambda each: each.cell.reason),
-        seconds_column(lambda each: each.cell, common),
-        Column(
-            "speedup",
-            "speed-up",
-            lambda each: each.speedup,
-            lambda each: "oldest" if each.oldest else times(each.speedup),
-            VALUE,
-        ),
+        Column("oldest", None, lambda standing: standing.oldest),
+        Column("status", None, lambda standing: standing.cell.status),
+        Column("reason", None, lambda standing: standing.cell.reason),
+        seconds_column(lambda standing: standing.cell, common),
+        Column("speedup", "speed-up", lambda standing: standing.speedup, _speedup_text, VALUE),
         Column(
             "ceiling_fraction",
             "ceil",
-            lambda each: each.cell.ceiling_fraction,
-            lambda each: ceiling(each.cell),
+            lambda standing: standing.cell.ceiling_fraction,
+            _ceiling_text,
         ),
-        Column("flags", None, lambda each: each.cell.flags),
+        Column("flags", None, lambda standing: standing.cell.flags),
     )
+
+
+def _speedup_text(standing: Standing) -> str:
+    return "oldest" if standing.oldest else times(standing.speedup)
+
+
+def _ceiling_text(standing: Standing) -> str:
+    cell = standing.cell
+    if cell.ceiling_fraction is None or cell.timed is None:
+        return ""
+    return f"{cell.ceiling_fraction:.0%}"
 
 
 def _month(build: Build) -> str:
     return UNKNOWN if build.released is None else f"{build.released:%Y-%m}"
 
 
-def _where(found: Progress) -> tuple[Column[Standing], ...]:
+def _ranking_columns(analysis: Progress) -> tuple[Column[Standing], ...]:
     return (
-        *host_columns(lambda each: found.matrix.hosts[each.place.machine]),
-        *axis_columns(lambda each: each.cell.group, GROUP),
-        *axis_columns(lambda each: each.place.cell, _PLACE),
+        *host_columns(lambda standing: analysis.matrix.hosts[standing.place.machine]),
+        *axis_columns(lambda standing: standing.cell.group, GROUP),
+        *axis_columns(lambda standing: standing.place.cell, _PLACE),
     )
 
 
-def _summary(found: Progress) -> tuple[Column[Overall], ...]:
-    def name(of: tuple[str, Build] | None) -> dict[str, Any] | None:
-        return of and {
-            "framework": of[0],
-            "version": of[1].version or None,
-            "released": of[1].released,
-        }
-
-    def shown(of: tuple[str, Build] | None) -> str:
-        return f"{of[0]} {version_name(of[1])}" if of else ""
-
-    def mark(each: Overall) -> str:
-        return CONTENDED.symbol if each.disturbed else ""
-
+def _summary_columns(analysis: Progress) -> tuple[Column[Overall], ...]:
     return (
-        *host_columns(lambda each: found.matrix.hosts[each.place.machine]),
-        *axis_columns(lambda each: each.place.cell, _PLACE),
-        Column("", "", lambda each: condition_name(each.place.cell)),
-        Column("newest", "newest", lambda each: name(each.newest), lambda each: shown(each.newest)),
+        *host_columns(lambda overall: analysis.matrix.hosts[overall.place.machine]),
+        *axis_columns(lambda overall: overall.place.cell, _PLACE),
+        Column("", "", lambda overall: condition_name(overall.place.cell)),
         Column(
-            "oldest", "over oldest", lambda each: name(each.oldest), lambda each: shown(each.oldest)
+            "newest",
+            "newest",
+            lambda overall: _framework_data(overall.newest),
+            lambda overall: _framework_text(overall.newest),
         ),
-        Column("networks", None, lambda each: [group.network for group in each.groups]),
         Column(
-            "disturbed_networks", None, lambda each: [group.network for group in each.disturbed]
+            "oldest",
+            "over oldest",
+            lambda overall: _framework_data(overall.oldest),
+            lambda overall: _framework_text(overall.oldest),
         ),
-        Column("", "networks", lambda each: len(each.groups)),
-        Column(
-            "speedup",
-            "speed-up",
-            lambda each: each.mean.ratio if each.mean else None,
-            lambda each: times(each.mean.ratio if each.mean else None) + mark(each),
-        ),
+        Column("networks", None, lambda overall: _networks(overall.groups)),
+        Column("disturbed_networks", None, lambda overall: _networks(overall.disturbed)),
+        Column("", "networks", lambda overall: len(overall.groups)),
+        Column("speedup", "speed-up", _mean_speedup, _mean_text),
     )
 
 
-def _page(found: Progress) -> Page:
+def _framework_data(framework: tuple[str, Build] | None) -> dict[str, Any] | None:
+    if framework is None:
+        return None
+    name, build = framework
+    return {"framework": name, "version": build.version or None, "released": build.released}
+
+
+def _framework_text(framework: tuple[str, Build] | None) -> str:
+    if framework is None:
+        return ""
+    name, build = framework
+    return f"{name} {version_name(build)}"
+
+
+def _networks(groups: Iterable[Cell]) -> list[str]:
+    return [group.network for group in groups]
+
+
+def _mean_speedup(overall: Overall) -> Ratio | None:
+    return overall.mean.ratio if overall.mean else None
+
+
+def _mean_text(overall: Overall) -> str:
+    mark = CONTENDED.symbol if overall.disturbed else ""
+    return times(_mean_speedup(overall)) + mark
+
+
+def _page(analysis: Progress) -> Page:
     """Return for each machine a table of all networks, and one of the means over networks."""
-    if not found.rows:
+    if not analysis.rows:
         return Page((NOTHING,), ())
+    rows = analysis.rows
+    common = layout.common_flags(row.cell for row in rows if row.cell.timed is not None)
     tables = []
-    common = layout.common_flags(each.cell for each in found.rows if each.cell.timed is not None)
-    for machine, here in grouped(found.rows, lambda each: each.place.machine).items():
-        tables.append(_table(found.name(machine), here, common))
-        tables.append(
-            _means(found, [each for each in found.overall if each.place.machine == machine])
-        )
-    lines = [_LEGEND, *axes.legends(each.place.cell for each in found.rows)]
-    lines += [_MODES] if any(each.modes > 1 for each in found.rows) and not found.all_modes else []
-    lines += layout.flag_lines((each.cell for each in found.rows), common)
-    return Page((), tuple(tables), (*lines, *_undated(found), *found.matrix.notes))
+    for machine, standings in grouped(rows, lambda row: row.place.machine).items():
+        overall = [mean for mean in analysis.overall if mean.place.machine == machine]
+        tables.append(_table(analysis.name(machine), standings, common))
+        tables.append(_mean_table(analysis, overall))
+    lines = [_LEGEND, *axes.legends(row.place.cell for row in rows)]
+    if not analysis.all_modes and any(row.modes > 1 for row in rows):
+        lines.append(_MODES)
+    lines += layout.flag_lines((row.cell for row in rows), common)
+    return Page((), tuple(tables), (*lines, *_undated(analysis), *analysis.matrix.notes))
 
 
 def _table(machine: str, standings: Sequence[Standing], common: set[FlagKind]) -> Table:
-    first = begins(standings, lambda each: (each.place, each.cell.group))
-    missing = [
-        (
-            layout.why_hole(each.cell),
-            f"{each.cell.group.network} {row_name(each.cell.row)}",
-            _heading(each),
-        )
-        for each in standings
-        if each.cell.timed is None
-    ]
+    is_first = begins(standings, lambda standing: (standing.place, standing.cell.group))
+
+    def place_text(standing: Standing) -> str:
+        return _heading(standing) if is_first(standing) else ""
+
+    missing = []
+    for standing in standings:
+        cell = standing.cell
+        if cell.timed is None:
+            name = f"{cell.group.network} {row_name(cell.row)}"
+            missing.append((layout.why_hole(cell), name, _heading(standing)))
     columns: tuple[Column[Standing], ...] = (
-        Column("", "", lambda each: row_name(each.cell.row)),
-        Column("", "p", lambda each: _heading(each) if first(each) else ""),
+        Column("", "", lambda standing: row_name(standing.cell.row)),
+        Column("", "p", place_text),
         *_columns(common),
     )
-    title, notes = f"Oldest to newest, on {machine}", layout.reasons(missing)
     return table(
-        columns, standings, title, "", lambda each: group_name(each.cell.group), notes, keys=2
+        columns,
+        standings,
+        f"Oldest to newest, on {machine}",
+        group=lambda standing: group_name(standing.cell.group),
+        notes=layout.reasons(missing),
+        keys=2,
     )
 
 
@@ -373,85 +412,103 @@ def _heading(standing: Standing) -> str:
     return place_heading(standing.place.cell)
 
 
-def _means(found: Progress, overall: Sequence[Overall]) -> Table:
-    rows = [each for each in overall if each.oldest is not None]
+def _mean_table(analysis: Progress, overall: Sequence[Overall]) -> Table:
+    """Return the table of the means over networks on one machine."""
+    rows = [mean for mean in overall if mean.oldest is not None]
     notes = [MEAN] if rows else []
-    notes += [
-        f"{CONTENDED.symbol} at {condition_name(each.place.cell)}: disturbed on "
-        f"{', '.join(group_name(group) for group in each.disturbed)}"
-        for each in rows
-        if each.disturbed
-    ]
-    if without := [condition_name(each.place.cell) for each in overall if each.oldest is None]:
+    for mean in rows:
+        if mean.disturbed:
+            networks = ", ".join(group_name(group) for group in mean.disturbed)
+            place = condition_name(mean.place.cell)
+            notes.append(f"{CONTENDED.symbol} at {place}: disturbed on {networks}")
+    without = [condition_name(mean.place.cell) for mean in overall if mean.oldest is None]
+    if without:
         notes.append(
             "No two frameworks of different dates have a number for every network at "
             f"{'; '.join(without)}."
         )
-    return table(_summary(found) if rows else (), rows, "Newest over oldest", notes=notes)
+    columns = _summary_columns(analysis) if rows else ()
+    return table(columns, rows, "Newest over oldest", notes=notes)
 
 
-def _undated(found: Progress) -> list[str]:
-    names = ", ".join(
-        dict.fromkeys(_build_name(each) for each in found.rows if each.build.released is None)
-    )
-    return (
-        [f"Release date not known, so listed last, and never the oldest or the newest: {names}."]
-        if names
-        else []
-    )
+def _undated(analysis: Progress) -> list[str]:
+    names = [_build_name(row) for row in analysis.rows if row.build.released is None]
+    if not names:
+        return []
+    listed = ", ".join(dict.fromkeys(names))
+    return [
+        f"Release date not known, so listed last, and never the oldest or the newest: {listed}."
+    ]
 
 
-def _data(found: Progress) -> dict[str, Any]:
+def _data(analysis: Progress) -> dict[str, Any]:
+    rankings = []
+    for standings in analysis.rankings:
+        ranking = objects(_ranking_columns(analysis), standings[:1])[0]
+        ranking["frameworks"] = objects(_columns(), standings)
+        rankings.append(ranking)
     return {
-        "all_modes": found.all_modes,
-        "rankings": [
-            {**objects(_where(found), of[:1])[0], "frameworks": objects(_columns(), of)}
-            for of in found.rankings
-        ],
-        "summary": objects(_summary(found), found.overall),
-        "notes": [*_undated(found), *found.matrix.notes],
+        "all_modes": analysis.all_modes,
+        "rankings": rankings,
+        "summary": objects(_summary_columns(analysis), analysis.overall),
+        "notes": [*_undated(analysis), *analysis.matrix.notes],
     }
 
 
-def _rows(found: Progress) -> Rows:
-    return csv_rows((*_where(found), *_columns()), found.rows)
+def _rows(analysis: Progress) -> Rows:
+    return csv_rows((*_ranking_columns(analysis), *_columns()), analysis.rows)
 
 
-def _draw(found: Progress, path: Path) -> list[Path]:
-    """Draw a page for each machine: frameworks from oldest to newest down, speed-ups across, a mark
-    for each place.
+def _draw(analysis: Progress, path: Path) -> list[Path]:
+    """Draw a page for each machine: frameworks from oldest to newest down, speed-ups across.
 
-    Left out are places with more threads than the machine has cores, where there are others.
+    Each place has its own mark. Places with more threads than the machine has cores are left out,
+    where there are others.
     """
     pages = []
-    for machine, here in grouped(found.rows, lambda each: each.place.machine).items():
-        cores = found.matrix.hosts[machine].own_cores
-        own = [
-            each for each in here if cores is None or not _shares_cores(each.place, cores)
-        ] or here
-        points = [
-            (
-                group_name(each.cell.group),
-                f"{_month(each.build)} {_build_name(each)}"
-                + (f" {each.cell.row.mode}" if found.all_modes else ""),
-                condition_name(each.place.cell),
-                each.speedup or Ratio(1.0, None, None, ""),
-            )
-            for each in own
-            if each.oldest or each.speedup is not None
+    by_machine = grouped(analysis.rows, lambda standing: standing.place.machine)
+    for machine, standings in by_machine.items():
+        cores = analysis.matrix.hosts[machine].own_cores
+        with_own_cores = [
+            standing
+            for standing in standings
+            if cores is None or not _shares_cores(standing.place, cores)
         ]
-        # A framework may lack a number at the first place.
-        points.sort(key=lambda point: (point[1].startswith(UNKNOWN), point[1]))
-        points.sort(key=lambda point: [group_name(each.cell.group) for each in own].index(point[0]))
+        title = f"From the oldest framework to the newest, on {analysis.name(machine)}"
         across = "times as fast as the oldest framework; bars: intervals"
-        pages.append(
-            (f"From the oldest framework to the newest, on {found.name(machine)}", across, points)
-        )
+        pages.append((title, across, _points(with_own_cores or standings, analysis.all_modes)))
     return draw(pages, path, series="")
+
+
+def _points(standings: Sequence[Standing], all_modes: bool) -> list[Point]:
+    """Return a point for each number, by network and age."""
+    points: list[Point] = []
+    for standing in standings:
+        if not standing.oldest and standing.speedup is None:
+            continue
+        name = f"{_month(standing.build)} {_build_name(standing)}"
+        if all_modes:
+            name += f" {standing.cell.row.mode}"
+        speedup = standing.speedup or Ratio(1.0, None, None, "")
+        place = condition_name(standing.place.cell)
+        points.append((group_name(standing.cell.group), name, place, speedup))
+    networks = [group_name(standing.cell.group) for standing in standings]
+
+    def order(point: Point) -> tuple[int, bool, str]:
+        # A framework may lack a number at the first place.
+        network, name, _, _ = point
+        return networks.index(network), name.startswith(UNKNOWN), name
+
+    return sorted(points, key=order)
 
 
 def _shares_cores(place: Place, cores: int) -> bool:
     return place.on_cpu and (place.threads or 0) * place.world_size > cores
+
+
+def _applies(cells: Collection[Cell]) -> bool:
+    frameworks = {cell.framework for cell in cells}
+    return differ(cells, "framework", "mode") and len(frameworks) > 1
 
 
 REPORT = Report(
@@ -461,14 +518,12 @@ REPORT = Report(
     ),
     examples=("dlbench report progress", "dlbench report progress --all-modes --plot progress.png"),
     analyse=lambda source: progress(source.matrix(), source.builds(), source.options.all_modes),
-    page=lambda found, options: _page(found),
+    page=lambda analysis, options: _page(analysis),
     data=_data,
     rows=_rows,
-    draw=lambda found, path, options: _draw(found, path),
+    draw=lambda analysis, path, options: _draw(analysis, path),
     suggestion="the frameworks from oldest to newest",
-    applies=lambda cells: (
-        differ(cells, "framework", "mode") and len({each.framework for each in cells}) > 1
-    ),
+    applies=_applies,
     options=frozenset({ALL_MODES, ALL_RUNS}),
     heading="From the oldest framework to the newest",
     place=60,

@@ -1,18 +1,18 @@
-"""`dlbench report releases`: the releases of a framework in their order, and where it became slower
-or faster.
+"""`dlbench report releases`: a framework's releases, and where it became slower or faster.
 
 Each release is compared with the one before it that has a number. A search for change points as in
-`dlbench history` needs five nights on either side of a change and has one number a night; here
-every release has launches of its own, interleaved with those of all others, so each step is tested
-by itself: Welch's t on the launches' log-medians, adjusted by Holm's procedure for all steps of the
-report. A slow drift of many small steps is seen in the last column, the ratio to the first release.
-What else changed at a step is taken from the records: packages, libraries, interpreter.
+`dlbench history` needs five nights on either side of a change and has one number a night. In this
+report every release has launches of its own, interleaved with those of all others, so each step is
+tested by itself: Welch's t on the launches' log-medians, adjusted by Holm's procedure for all steps
+of the report. A slow drift of many small steps is seen in the last column, the ratio to the first
+release. The other changes at a step are taken from the records: packages, libraries, interpreter.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
@@ -76,8 +76,8 @@ _LEGEND = (
     "s/step: with its 95 % interval; to the one before: time relative to the previous release that "
     "has a number; to the first: relative to the first. slower, faster: by more than 2 %, and "
     "noise does not explain it (Welch's t over launches, at least 3, Holm-adjusted over all steps "
-    "here). different: it computes something else, as the first losses of your own step differ "
-    "from those of the one before by more than --loss-tolerance."
+    "of the report). different: it computes something else, as the first losses of your own step "
+    "differ from those of the one before by more than --loss-tolerance."
 )
 _LEFT_OUT = ("environment", "python", RELEASED, "tunable", "adapter_digest", "default_threads")
 
@@ -87,7 +87,7 @@ class Point:
     """A release on one network at one place."""
 
     series: str
-    """What the releases are of, for a heading: "lstm32, mini-batch 128: jax jit, 1 thread"."""
+    """Network, framework and place, for a heading: "lstm32, mini-batch 128: jax jit, 1 thread"."""
     name: str
     """The version, or the name that the user gave to its interpreter."""
     cell: CellResult
@@ -96,10 +96,10 @@ class Point:
     before: str | None = None
     """The name of the last one before it that has a number."""
     pair: Pair | None = None
-    """It and that one; None where it has no number itself."""
+    """This release and that one; None where this one has no number itself."""
     to_first: Ratio | None = None
     also_changed: tuple[Difference, ...] = ()
-    """Since that one, beside the framework itself."""
+    """Since that one, besides the framework itself."""
     loss_difference: LossDifference | None = None
     """From that one, of the first losses of a user's own step: it computes something else."""
     operators: StepDifference | None = None
@@ -147,210 +147,221 @@ def releases(
     ``profiles`` are the records of profiled launches of slower ones.
     """
     records = list(records)
-    newest = {
-        Place(each.machine, axes.project(each.cell, axes.NAMES)): each
-        for each in sorted(
-            records, key=lambda each: (each.outcome.status is Status.OK, each.started)
-        )
-    }
-    launches = grouped(
-        records, lambda each: (each.run, Place(each.machine, axes.project(each.cell, axes.NAMES)))
+    newest: dict[Place, Record] = {}
+    by_age = sorted(
+        records, key=lambda record: (record.outcome.status is Status.OK, record.started)
     )
-    losses = {key: first_losses(of_cell) for key, of_cell in launches.items()}
+    for record in by_age:
+        newest[_place(record)] = record
+    launches = grouped(records, lambda record: (record.run, _place(record)))
+    losses = {key: first_losses(records_of_cell) for key, records_of_cell in launches.items()}
+    runs_of_releases = [run for run in runs if run.purpose == RELEASES]
     points: list[Point] = []
-    for run in sorted(
-        (each for each in runs if each.purpose == RELEASES),
-        key=lambda each: each.started,
-        reverse=True,
-    ):
-        order = list(dict.fromkeys(cell.framework for cell in run.plan))
-        cells = [
-            each
-            for each in matrix.cells.values()
-            if each.run == run.id and each.row.framework in order
-        ]
-        cells.sort(key=lambda each: order.index(each.row.framework))
-        for series in grouped(
-            cells, lambda each: (each.machine, axes.without(each.cell, "framework"))
-        ).values():
-            if len(series) > 1:  # of an older run there may be one left that a newer one lacks
-                points += _points(series, newest, losses)
-    explained = {
-        (run, axes.project(found.cell, axes.NAMES)): found
-        for run, of_run in grouped(profiles, lambda each: each.run).items()
-        for found in step_differences(of_run)
-    }
+    for run in sorted(runs_of_releases, key=lambda run: run.started, reverse=True):
+        for series in _cells_by_series(matrix, run):
+            points += _points(series, newest, losses)
+    operators = {}
+    for run_id, profiles_of_run in grouped(profiles, lambda profile: profile.run).items():
+        for difference in step_differences(profiles_of_run):
+            operators[run_id, axes.project(difference.cell, axes.NAMES)] = difference
     points = [
-        replace(each, operators=explained.get((each.cell.run, each.cell.cell))) for each in points
+        replace(point, operators=operators.get((point.cell.run, point.cell.cell)))
+        for point in points
     ]
-    judged = iter(with_verdicts([each.pair for each in points if each.pair]))
-    return Compared(
-        matrix, tuple(replace(each, pair=next(judged)) if each.pair else each for each in points)
-    )
+    judged = iter(with_verdicts([point.pair for point in points if point.pair]))
+    rows = [replace(point, pair=next(judged)) if point.pair else point for point in points]
+    return Compared(matrix, tuple(rows))
+
+
+def _place(record: Record) -> Place:
+    return Place(record.machine, axes.project(record.cell, axes.NAMES))
+
+
+def _cells_by_series(matrix: Matrix, run: Run) -> list[list[CellResult]]:
+    """Return the cells of each series of a run, in the order of its plan."""
+    order = list(dict.fromkeys(cell.framework for cell in run.plan))
+    cells = [
+        cell for cell in matrix.cells.values() if cell.run == run.id and cell.row.framework in order
+    ]
+    cells.sort(key=lambda cell: order.index(cell.row.framework))
+    by_place = grouped(cells, lambda cell: (cell.machine, axes.without(cell.cell, "framework")))
+    # An older run may still have one release that a newer run lacks.
+    return [series for series in by_place.values() if len(series) > 1]
 
 
 def _points(
     cells: Sequence[CellResult], records: Mapping[Place, Record], losses: _Losses
 ) -> list[Point]:
-    names, framework = names_of([each.row.framework for each in cells])
-    known = [records.get(Place(each.machine, each.cell)) for each in cells]
-    head = cells[0]
-    if not framework and is_own_step(head.cell):
-        framework = head.cell.network
-    framework = framework or next((each.cell.adapter for each in known if each is not None), "")
-    series = (
-        f"{group_name(head.group)}: {row_name(head.row._replace(framework=framework))}, "
-        f"{place_name(head.cell)}"
-    )
-    found: list[Point] = []
+    """Return the releases of a series, each compared with the one before it."""
+    names, framework = names_of([cell.row.framework for cell in cells])
+    newest = [records.get(_place_of_cell(cell)) for cell in cells]
+    series = _series_name(cells[0], framework, newest)
+    points: list[Point] = []
     timed: list[tuple[Point, Record | None]] = []
-    for name, cell, record in zip(names, cells, known, strict=True):
+    for name, cell, record in zip(names, cells, newest, strict=True):
         released = record.outcome.software.get(RELEASED) if record else None
         point = Point(series, name, cell, released if isinstance(released, str) else None)
         if timed:
-            before, earlier = timed[-1]
-            changed = also_changed(earlier, record, before.name, name) if earlier and record else ()
-            first = pair_of(cell, timed[0][0].cell)
-            pair = pair_of(cell, before.cell)
-            old = losses.get((before.cell.run, Place(before.cell.machine, before.cell.cell)))
-            new = losses.get((cell.run, Place(cell.machine, cell.cell)))
+            before, record_before = timed[-1]
+            changed: tuple[Difference, ...] = ()
+            if record_before and record:
+                changed = also_changed(record_before, record, before.name, name)
+            to_first = pair_of(cell, timed[0][0].cell)
             point = replace(
                 point,
                 before=before.name,
-                pair=pair,
-                to_first=first.ratio if first else None,
+                pair=pair_of(cell, before.cell),
+                to_first=to_first.ratio if to_first else None,
                 also_changed=changed,
-                loss_difference=loss_difference(old, new),
+                loss_difference=loss_difference(
+                    losses.get((before.cell.run, _place_of_cell(before.cell))),
+                    losses.get((cell.run, _place_of_cell(cell))),
+                ),
             )
         if cell.timed is not None:
             timed.append((point, record))
-        found.append(point)
-    return found
+        points.append(point)
+    return points
+
+
+def _place_of_cell(cell: CellResult) -> Place:
+    return Place(cell.machine, cell.cell)
+
+
+def _series_name(first: CellResult, framework: str, records: Iterable[Record | None]) -> str:
+    """Return the network, framework and place of a series, for its heading."""
+    if not framework and is_own_step(first.cell):
+        framework = first.cell.network
+    if not framework:
+        adapters = [record.cell.adapter for record in records if record is not None]
+        framework = adapters[0] if adapters else ""
+    row = row_name(first.row._replace(framework=framework))
+    return f"{group_name(first.group)}: {row}, {place_name(first.cell)}"
 
 
 def names_of(rows: Sequence[str]) -> tuple[list[str], str]:
-    """Return the names of releases without what all begin with, and that: "0.4.20", ... of "jax"
-    for "jax-0.4.20".
+    """Return the names of releases without their common beginning, and that beginning.
 
-    Rows of other names stay as they are.
+    For "jax-0.4.20", ... these are "0.4.20", ... and "jax". Rows of other names stay as they are.
     """
     parts = [row.rpartition("-") for row in rows]
-    if len({start for start, _, _ in parts}) == 1 and all(
-        dash and end[:1].isdigit() for _, dash, end in parts
-    ):
-        return [end for _, _, end in parts], parts[0][0]
+    beginnings = {beginning for beginning, _, _ in parts}
+    are_releases = all(dash and end[:1].isdigit() for _, dash, end in parts)
+    if len(beginnings) == 1 and are_releases:
+        return [end for _, _, end in parts], beginnings.pop()
     return list(rows), ""
 
 
 def also_changed(before: Record, after: Record, old: str, new: str) -> tuple[Difference, ...]:
-    """Return what differs between two records beside the framework's own version, the most
-    suspicious first.
+    """Return the differences of two records besides the framework's version.
+
+    The most suspicious is the first.
     """
-    found = [each for each in differences(before, after) if each.what not in _LEFT_OUT]
-    return tuple(each for each in found if (each.before, each.after) != (old, new))
+    return tuple(
+        difference
+        for difference in differences(before, after)
+        if difference.what not in _LEFT_OUT and (difference.before, difference.after) != (old, new)
+    )
 
 
 # Tables.
 
 
-def _columns(found: Releases, rows: Sequence[Point]) -> tuple[Column[Point], ...]:
-    common = common_flags(each.cell for each in rows if each.cell.shown)
-
-    def python(each: Point) -> str:
-        return each.cell.interpreter.removeprefix("CPython ")
-
+def _columns(analysis: Releases, points: Sequence[Point]) -> tuple[Column[Point], ...]:
+    common = common_flags(point.cell for point in points if point.cell.shown)
     return (
-        *host_columns(lambda each: found.matrix.hosts[each.cell.machine]),
-        *axis_columns(lambda each: each.cell.cell),
-        Column("release", "release", lambda each: each.name),
-        Column("released", "released", lambda each: each.released),
-        Column("interpreter", "Python", lambda each: each.cell.interpreter or None, python),
-        Column("environment", None, lambda each: each.cell.environment or None),
-        *attributes(lambda each: each.cell, "run", "status", "reason"),
-        seconds_column(lambda each: each.cell, common),
-        Column("before", None, lambda each: each.before),
+        *host_columns(lambda point: analysis.matrix.hosts[point.cell.machine]),
+        *axis_columns(lambda point: point.cell.cell),
+        Column("release", "release", lambda point: point.name),
+        Column("released", "released", lambda point: point.released),
+        Column(
+            "interpreter",
+            "Python",
+            lambda point: point.cell.interpreter or None,
+            lambda point: point.cell.interpreter.removeprefix("CPython "),
+        ),
+        Column("environment", None, lambda point: point.cell.environment or None),
+        *attributes(lambda point: point.cell, "run", "status", "reason"),
+        seconds_column(lambda point: point.cell, common),
+        Column("before", None, lambda point: point.before),
         Column(
             "ratio",
             "to the one before",
-            lambda each: each.ratio,
-            lambda each: _ratio(each.ratio),
+            lambda point: point.ratio,
+            lambda point: _ratio_entry(point.ratio),
             VALUE,
         ),
-        Column("p_adjusted", None, lambda each: each.pair and each.pair.p_value),
-        Column("change", "", lambda each: each.change or None, lambda each: each.change),
+        Column("p_adjusted", None, lambda point: point.pair and point.pair.p_value),
+        Column("change", "", lambda point: point.change or None, lambda point: point.change),
         Column(
             "ratio_to_first",
             "to the first",
-            lambda each: each.to_first,
-            lambda each: _ratio(each.to_first),
+            lambda point: point.to_first,
+            lambda point: _ratio_entry(point.to_first),
             VALUE,
         ),
-        Column("flags", None, lambda each: each.cell.flags),
-        Column("loss_difference", None, lambda each: each.loss_difference, fields=None),
-        Column("also_changed", None, lambda each: each.also_changed, fields=None),
-        Column(
-            "operators",
-            None,
-            lambda each: each.operators and difference_data(each.operators),
-            fields=None,
-        ),
+        Column("flags", None, lambda point: point.cell.flags),
+        Column("loss_difference", None, lambda point: point.loss_difference, fields=None),
+        Column("also_changed", None, lambda point: point.also_changed, fields=None),
+        Column("operators", None, _operators_data, fields=None),
     )
 
 
-def _ratio(found: Ratio | None) -> Entry:
-    return Entry("") if found is None else multiple(found)
+def _operators_data(point: Point) -> dict[str, Any] | None:
+    return None if point.operators is None else difference_data(point.operators)
 
 
-def series_of(found: Releases) -> list[list[Point]]:
+def _ratio_entry(ratio: Ratio | None) -> Entry:
+    return Entry("") if ratio is None else multiple(ratio)
+
+
+def series_of(analysis: Releases) -> list[list[Point]]:
     """Return the releases of each run, machine, network and place."""
-    return list(
-        grouped(found.rows, lambda each: (each.cell.run, each.cell.machine, each.series)).values()
+    by_series = grouped(
+        analysis.rows, lambda point: (point.cell.run, point.cell.machine, point.series)
     )
+    return list(by_series.values())
 
 
-def _table(found: Releases, series: Sequence[Point]) -> Table:
-    holes = grouped(
-        (each for each in series if each.cell.timed is None), lambda each: why_hole(each.cell)
-    )
-    missing = [f"{', '.join(each.name for each in of)}: {why}" for why, of in holes.items()]
-    notes = [*missing, *(_change(each) for each in series if each.change)]
-    title = f"{series[0].series}, on {found.name(series[0].cell.machine)}"
-    return table(_columns(found, series), series, title, notes=notes)
+def _table(analysis: Releases, series: Sequence[Point]) -> Table:
+    without_number = [point for point in series if point.cell.timed is None]
+    notes = []
+    for reason, points in grouped(without_number, lambda point: why_hole(point.cell)).items():
+        notes.append(f"{', '.join(point.name for point in points)}: {reason}")
+    notes += [_change_sentence(point) for point in series if point.change]
+    title = f"{series[0].series}, on {analysis.name(series[0].cell.machine)}"
+    return table(_columns(analysis, series), series, title, notes=notes)
 
 
-def _change(each: Point) -> str:
-    """Return one sentence: how much slower or faster a release is, and what else changed with
-    it.
-    """
-    words = [difference_words(other) for other in each.also_changed[:MOST_SHOWN]]
-    more = len(each.also_changed) - MOST_SHOWN
-    words += [f"and {more} more (--format json)"] if more > 0 else []
-    also = (
-        f"also changed: {'; '.join(words)}"
-        if words
-        else "nothing else that the records show changed"
-    )
-    if each.loss_difference is not None:
-        return f"{each.name} {_DIFFERS} {each.before} ({each.loss_difference.words}); {also}."
-    operators = "" if each.operators is None else f" {each.operators.sentence}"
-    return f"{each.name} takes {times(each.ratio)} the time of {each.before}; {also}.{operators}"
+def _change_sentence(point: Point) -> str:
+    """Return one sentence: how much slower or faster a release is, and its other changes."""
+    changes = [difference_words(change) for change in point.also_changed[:MOST_SHOWN]]
+    more = len(point.also_changed) - MOST_SHOWN
+    if more > 0:
+        changes.append(f"and {more} more (--format json)")
+    also = "nothing else that the records show changed"
+    if changes:
+        also = f"also changed: {'; '.join(changes)}"
+    if point.loss_difference is not None:
+        return f"{point.name} {_DIFFERS} {point.before} ({point.loss_difference.words}); {also}."
+    operators = "" if point.operators is None else f" {point.operators.sentence}"
+    return f"{point.name} takes {times(point.ratio)} the time of {point.before}; {also}.{operators}"
 
 
 _DIFFERS = "computes something else than"
 
 
-def _short(each: Point) -> str:
+def _change_text(point: Point) -> str:
     """Return a change in a few words."""
-    if each.loss_difference is not None:
-        return f"{each.name} {_DIFFERS} {each.before}"
-    return f"{each.name} is {each.change} ({times(each.ratio)})"
+    if point.loss_difference is not None:
+        return f"{point.name} {_DIFFERS} {point.before}"
+    return f"{point.name} is {point.change} ({times(point.ratio)})"
 
 
 def undecided(series: Sequence[Point]) -> Point | None:
-    """Return the release with the largest step that noise may or may not explain; None where a
-    clear one is as large.
+    """Return the release with the largest step that noise may or may not explain.
 
-    Steps of less than 2 % do not count.
+    None where a clear one is as large. Steps of less than 2 % do not count.
     """
     open_steps = [
         point
@@ -365,73 +376,83 @@ def undecided(series: Sequence[Point]) -> Point | None:
     return largest if largest is not None and largest.size > clear else None
 
 
-def largest_undecided(found: Releases) -> list[Point]:
+def largest_undecided(analysis: Releases) -> list[Point]:
     """Return of each series the release that `undecided` names, where there is one."""
-    points = [undecided(series) for series in series_of(found)]
+    points = [undecided(series) for series in series_of(analysis)]
     return [point for point in points if point is not None]
 
 
-def headline(found: Releases) -> list[str]:
-    """Return for each series its changes, and the whole of it: the last release over the first."""
+def headline(analysis: Releases) -> list[str]:
+    """Return for each series its changes, and the last release over the first."""
     lines = []
-    for series in series_of(found):
-        changes = [_short(each) for each in series if each.change]
-        timed = [each for each in series if each.cell.timed is not None]
-        said = "; ".join(changes) or "no release differs clearly from the one before it"
-        if (largest := undecided(series)) is not None:
-            said += (
-                f"; the largest step that is not decided: {largest.name} takes "
+    for series in series_of(analysis):
+        name = f"{series[0].series} on {analysis.name(series[0].cell.machine)}"
+        timed = [point for point in series if point.cell.timed is not None]
+        if len(timed) < 2:
+            lines.append(f"{name}: fewer than two releases have a number.")
+            continue
+        changes = [_change_text(point) for point in series if point.change]
+        clauses = changes or ["no release differs clearly from the one before it"]
+        largest = undecided(series)
+        if largest is not None:
+            clauses.append(
+                f"the largest step that is not decided: {largest.name} takes "
                 f"{times(largest.ratio)} the time of {largest.before}"
             )
-        # Between two releases the largest step is the whole of it.
-        said_already = largest is not None and len(timed) == 2
-        if timed[1:] and not said_already:
-            said += (
-                f"; {timed[-1].name} takes {times(timed[-1].to_first)} the time of {timed[0].name}"
-            )
-        said = said if timed[1:] else "fewer than two releases have a number"
-        lines.append(f"{series[0].series} on {found.name(series[0].cell.machine)}: {said}.")
+        # Between two releases the largest step is the whole change.
+        if largest is None or len(timed) > 2:
+            first, last = timed[0], timed[-1]
+            clauses.append(f"{last.name} takes {times(last.to_first)} the time of {first.name}")
+        lines.append(f"{name}: {'; '.join(clauses)}.")
     return lines
 
 
-def _page(found: Releases) -> Page:
-    if not found.rows:
+def _page(analysis: Releases) -> Page:
+    if not analysis.rows:
         return Page((NOTHING,), ())
-    shown = [each.cell for each in found.rows if each.cell.shown]
-    tables = tuple(_table(found, series) for series in series_of(found))
-    return Page(tuple(headline(found)), tables, (_LEGEND, *flag_lines(shown, common_flags(shown))))
+    shown = [point.cell for point in analysis.rows if point.cell.shown]
+    tables = tuple(_table(analysis, series) for series in series_of(analysis))
+    lines = (_LEGEND, *flag_lines(shown, common_flags(shown)))
+    return Page(tuple(headline(analysis)), tables, lines)
 
 
-def _draw(found: Releases, path: Path) -> list[Path]:
-    """Draw a panel for each series: releases down, the time over that of the first across, changes
-    marked.
-    """
+def _draw(analysis: Releases, path: Path) -> list[Path]:
+    """Draw a panel for each series: releases down, the time over that of the first across."""
     pages = []
-    for machine, here in grouped(found.rows, lambda each: each.cell.machine).items():
-        points = [
-            (
-                each.series,
-                each.name,
-                each.change or "neither, or noise",
-                each.to_first or Ratio(1.0, None, None, ""),
-            )
-            for each in here
-            if each.cell.timed is not None
-        ]
-        pages.append(
-            (
-                f"Releases, on {found.name(machine)}",
-                "times as long as the first; bars: 95 % intervals",
-                points,
-            )
-        )
-    return draw([each for each in pages if each[2]], path, series="than the one before")
+    by_machine = grouped(analysis.rows, lambda point: point.cell.machine)
+    for machine, releases_on_machine in by_machine.items():
+        dots = []
+        for release in releases_on_machine:
+            if release.cell.timed is not None:
+                change = release.change or "neither, or noise"
+                ratio = release.to_first or Ratio(1.0, None, None, "")
+                dots.append((release.series, release.name, change, ratio))
+        if dots:
+            title = f"Releases, on {analysis.name(machine)}"
+            pages.append((title, "times as long as the first; bars: 95 % intervals", dots))
+    return draw(pages, path, series="than the one before")
 
 
 def _analyse(source: Source) -> Releases:
     runs = [run for run, _ in source.runs() if run.purpose == RELEASES]
     profiles = [record for run in runs for record in source.of_run(run.id).profiles]
     return releases(source.matrix(), source.results().records, runs, profiles)
+
+
+def _data(analysis: Releases) -> dict[str, Any]:
+    return {
+        "rows": objects(_columns(analysis, analysis.rows), analysis.rows),
+        "notes": headline(analysis),
+    }
+
+
+def _is_drawable(analysis: Releases) -> bool:
+    return any(point.cell.timed for point in analysis.rows)
+
+
+def _headline_of_changes(analysis: Releases) -> list[str]:
+    """Return the headline where a release differs from the one before it."""
+    return headline(analysis) if any(point.change for point in analysis.rows) else []
 
 
 REPORT = Report(
@@ -445,15 +466,12 @@ REPORT = Report(
         "dlbench report releases --networks lstm32 --plot releases.png",
     ),
     analyse=_analyse,
-    page=lambda found, options: _page(found),
-    data=lambda found: {
-        "rows": objects(_columns(found, found.rows), found.rows),
-        "notes": headline(found),
-    },
-    rows=lambda found: csv_rows(_columns(found, found.rows), found.rows),
-    draw=lambda found, path, options: _draw(found, path),
-    drawable=lambda found: any(each.cell.timed for each in found.rows),
+    page=lambda analysis, options: _page(analysis),
+    data=_data,
+    rows=lambda analysis: csv_rows(_columns(analysis, analysis.rows), analysis.rows),
+    draw=lambda analysis, path, options: _draw(analysis, path),
+    drawable=_is_drawable,
     heading="Releases",
     place=65,
-    headline=lambda found: headline(found) if any(each.change for each in found.rows) else [],
+    headline=_headline_of_changes,
 )

@@ -48,7 +48,7 @@ NOT_TESTED = "not tested"
 FEWEST_NETWORKS = 3
 """For an interval over networks."""
 _ALIKE = 5
-"""Runs that measure the same are read up to this number: the newest may lack an interval."""
+"""Of runs that measure the same so many are read: the newest may lack an interval."""
 NOTHING = (
     "Nothing was measured both with and without settings in force; `dlbench run tuning` does that."
 )
@@ -79,10 +79,10 @@ _OF_MEANS = (
 
 @dataclass(frozen=True)
 class Worth:
-    """The worth of one setting, or (without a name, and ``alone`` only) of all settings of a row
-    together.
+    """The worth of one setting, or of all settings of a row together.
 
-    Below 1 the steps are faster with it. None: not measured in pairs.
+    The latter has no name, and ``alone`` only. Below 1 the steps are faster with it. None: not
+    measured in pairs.
     """
 
     machine: str
@@ -105,8 +105,9 @@ class Worth:
 
 @dataclass(frozen=True)
 class Tuning:
-    """All rows that were measured with settings in force and not, in the order of the axes, all
-    together first.
+    """All rows that were measured both with and without settings in force.
+
+    They are in the order of the axes, all settings together first.
     """
 
     hosts: Mapping[str, Host]
@@ -122,16 +123,23 @@ class Tuning:
         return grouped(self.worths, lambda worth: worth.machine)
 
 
-def verdict(found: PairedEstimate | Ratio) -> str:
+def verdict(worth: PairedEstimate | Ratio) -> str:
     """Return faster, slower, worth nothing, inconclusive, or not tested: too few pairs."""
-    if found.low is None or found.high is None or found.low <= 0:
+    if worth.low is None or worth.high is None or worth.low <= 0:
         return NOT_TESTED
-    if found.low >= 1 - NO_WORTH and found.high <= 1 + NO_WORTH:
+    if worth.low >= 1 - NO_WORTH and worth.high <= 1 + NO_WORTH:
         return WORTH_NOTHING
-    return FASTER if found.high < 1 else SLOWER if found.low > 1 else UNKNOWN
+    if worth.high < 1:
+        return FASTER
+    return SLOWER if worth.low > 1 else UNKNOWN
 
 
-_Times = dict[tuple[int, str, int], float]  # by age of the run, run, and block
+_Times = dict[tuple[int, str, int], float]
+"""Median seconds of a step by age of the run, run, and block."""
+_TimesOfBuild = dict[str, _Times]
+"""Times by tuning."""
+_Build = tuple[str, ...]
+"""An environment, and the names of its settings."""
 
 
 def worth_of_settings(
@@ -142,60 +150,74 @@ def worth_of_settings(
     Each comparison takes the newest run with enough pairs for an interval, or else the newest run;
     with ``together`` it takes the pairs of all runs.
     """
-    found: dict[tuple[str, Cell], dict[tuple[str, ...], dict[str, _Times]]] = {}
-    ages: dict[str, int] = {}
-    disturbed = searched = 0
     records = list(records)
-    # Rows that have launch settings only; of a row without any one cell says nothing.
-    of_launch = {
-        each.cell._replace(tuning=TUNED)
-        for each in records
-        if each.cell.tuning.startswith(f"{TUNED}+")
+    # Rows that have launch settings only. One cell of a row without any says nothing.
+    rows_with_launch_settings = {
+        record.cell._replace(tuning=TUNED)
+        for record in records
+        if record.cell.tuning.startswith(f"{TUNED}+")
     }
-    for machine, of_machine in grouped(records, lambda record: record.machine).items():
-        # The newest first: so are then the builds of a row.
-        for record in sorted(
-            last_attempts(of_machine), key=lambda record: record.started, reverse=True
-        ):
-            tunable = tuple(record.outcome.software.get(tuning.TUNABLE, ()))
-            cell = record.cell._replace(tuning=TUNED)
-            if not (tunable or cell in of_launch):
-                continue
-            if record.outcome.status is not Status.OK or not record.outcome.samples_ns:
-                continue
-            if record.side == SEARCH:  # made only because others were fast
-                searched += 1
-            elif left_out(record, hosts.get(machine)):
-                disturbed += 1
-            else:
-                builds = found.setdefault((machine, cell), {})
-                times = builds.setdefault((record.environment, *tunable), {}).setdefault(
-                    record.cell.tuning, {}
-                )
-                age = 0 if together else ages.setdefault(record.run, len(ages))
-                times[age, record.run, record.launch] = median(record.outcome.step_seconds())
+    times: dict[tuple[str, Cell], dict[_Build, _TimesOfBuild]] = {}
+    ages: dict[str, int] = {}
+    disturbed = 0
+    searched = 0
+    for record in _newest_first(records):
+        settings = tuple(record.outcome.software.get(tuning.TUNABLE, ()))
+        cell = record.cell._replace(tuning=TUNED)
+        if not settings and cell not in rows_with_launch_settings:
+            continue
+        if record.outcome.status is not Status.OK or not record.outcome.samples_ns:
+            continue
+        if record.side == SEARCH:  # made only because others were fast
+            searched += 1
+        elif left_out(record, hosts.get(record.machine)):
+            disturbed += 1
+        else:
+            times_by_build = times.setdefault((record.machine, cell), {})
+            times_of_build = times_by_build.setdefault((record.environment, *settings), {})
+            age = 0 if together else ages.setdefault(record.run, len(ages))
+            times_of_tuning = times_of_build.setdefault(record.cell.tuning, {})
+            seconds = median(record.outcome.step_seconds())
+            times_of_tuning[age, record.run, record.launch] = seconds
     worths: list[Worth] = []
-    for rows in grouped(found, lambda row: row[0]).values():
+    for rows in grouped(times, lambda row: row[0]).values():
         for machine, cell in sorted(rows, key=lambda row: axes.sort_key(row[1])):
-            of_builds = (_of_row(machine, cell, *build) for build in found[machine, cell].items())
-            worths += next((of for of in of_builds if any(each.verdict for each in of)), [])
+            worths += _worths_of_row(machine, cell, times[machine, cell])
     return Tuning(hosts, tuple(worths), disturbed, searched)
 
 
-def _of_row(
-    machine: str, cell: Cell, build: tuple[str, ...], times: Mapping[str, _Times]
-) -> list[Worth]:
-    """Return the worth of the settings of a build: its environment, and the names of its
-    settings.
+def _newest_first(records: Iterable[Record]) -> Iterator[Record]:
+    """Yield the last attempts of each machine, the newest first.
+
+    The builds of a row then come in the same order.
     """
+    for records_of_machine in grouped(records, lambda record: record.machine).values():
+        attempts = last_attempts(records_of_machine)
+        yield from sorted(attempts, key=lambda record: record.started, reverse=True)
+
+
+def _worths_of_row(
+    machine: str, cell: Cell, times_by_build: Mapping[_Build, _TimesOfBuild]
+) -> list[Worth]:
+    """Return the worth of the settings of the newest build that has pairs."""
+    for build, times in times_by_build.items():
+        worths = _worths_of_build(machine, cell, build, times)
+        if any(worth.verdict for worth in worths):
+            return worths
+    return []
+
+
+def _worths_of_build(machine: str, cell: Cell, build: _Build, times: _TimesOfBuild) -> list[Worth]:
+    """Return the worth of the settings of a build."""
     names = build[1:]
 
     def ratio(without: Iterable[str], setting: Iterable[str]) -> PairedEstimate | None:
         before = times.get(tuning.written(set(without), names), {})
         after = times.get(tuning.written({*without, *setting}, names), {})
+        common = sorted(before.keys() & after.keys())
         newest = None
-        for pairs in grouped(sorted(before.keys() & after.keys()), lambda at: at[0]).values():
-            estimate = estimate_pairs([before[at] for at in pairs], [after[at] for at in pairs])
+        for pairs in grouped(common, lambda key: key[0]).values():
+            estimate = estimate_pairs([before[key] for key in pairs], [after[key] for key in pairs])
             if estimate.low > 0:
                 return estimate
             newest = newest or estimate
@@ -205,12 +227,13 @@ def _of_row(
     for name in names:
         among = ratio(set(names) - {name}, [name]) if len(names) > 1 else None
         worths.append(Worth(machine, cell, name, ratio((), [name]), among))
-    of_launch = {name for word in times for name in tuning.in_force(word, names)} - set(names)
-    for name in sorted(of_launch):
+    in_force: set[str] = set()
+    for word in times:
+        in_force.update(tuning.in_force(word, names))
+    for name in sorted(in_force - set(names)):
         # Without settings of the row, `tuned` is as installed.
-        worths.append(
-            Worth(machine, cell, name, ratio((), [name]), ratio(names, [name]) if names else None)
-        )
+        among = ratio(names, [name]) if names else None
+        worths.append(Worth(machine, cell, name, ratio((), [name]), among))
     return worths
 
 
@@ -220,71 +243,81 @@ of networks."""
 
 
 def over_networks(worths: Iterable[Worth]) -> list[Mean]:
-    """Return the mean of each row of each machine that has at least two networks, the smallest
-    ratio first.
+    """Return the means of rows with at least two networks on a machine, the smallest ratio first.
 
     The network is the sampling unit: the interval is Student's t over the log-ratios of networks,
     and covers both noise and differences between networks. So it needs no pairs, and is wide where
     networks differ. A network that was measured at several places counts once.
     """
-    together = [each for each in worths if not each.setting and each.alone]
+    together = [worth for worth in worths if not worth.setting and worth.alone]
     same = ("network", "specification", "batch_size", "threads")
-    rows = grouped(together, lambda each: (each.machine, axes.without(each.cell, *same)))
-    of_rows = [
-        (of, grouped(of, lambda each: (each.cell.network, each.cell.specification)))
-        for of in rows.values()
-    ]
-    several = [(of[0], networks) for of, networks in of_rows if len(networks) > 1]
+    rows = grouped(together, lambda worth: (worth.machine, axes.without(worth.cell, *same)))
+    several = []
+    for worths_of_row in rows.values():
+        networks = grouped(
+            worths_of_row, lambda worth: (worth.cell.network, worth.cell.specification)
+        )
+        if len(networks) > 1:
+            several.append((worths_of_row[0], networks))
     names = Counter((first.machine, row_name(first.cell)) for first, _ in several)
     means = []
     for first, networks in several:
-        cell, name = first.cell, row_name(first.cell)
+        name = row_name(first.cell)
         if names[first.machine, name] > 1:
-            work = work_name(cell._replace(network="")).strip(", ")
-            words = (name, work, "" if cell.on_cpu else cell.device, extra_of_place(cell).strip())
-            name = ", ".join(filter(None, words))
+            name = _long_name(first.cell)
         ratios = [
-            geometric_mean(each.alone.ratio for each in of if each.alone)
-            for of in networks.values()
+            geometric_mean(worth.alone.ratio for worth in worths_of_network if worth.alone)
+            for worths_of_network in networks.values()
         ]
-        over = summarise([ratio] for ratio in ratios)  # each network as if it were a launch
-        ends = (over.low, over.high) if len(ratios) >= FEWEST_NETWORKS else (None, None)
+        low = high = None
+        if len(ratios) >= FEWEST_NETWORKS:
+            summary = summarise([ratio] for ratio in ratios)  # each network as if it were a launch
+            low, high = summary.low, summary.high
         method = f"geometric mean over {len(ratios)} networks, 95% Student t over their log-ratios"
-        means.append(
-            (first.machine, name, Ratio(geometric_mean(ratios), *ends, method), len(ratios))
-        )
+        mean = Ratio(geometric_mean(ratios), low, high, method)
+        means.append((first.machine, name, mean, len(ratios)))
     return sorted(means, key=lambda mean: (mean[0], mean[2].value))
 
 
+def _long_name(cell: Cell) -> str:
+    """Return the name of a row with its mini-batch, device and unusual axes, without a network."""
+    work = work_name(cell._replace(network="")).strip(", ")
+    device = "" if cell.on_cpu else cell.device
+    words = (row_name(cell), work, device, extra_of_place(cell).strip())
+    return ", ".join(filter(None, words))
+
+
 def _names(worths: Iterable[Worth]) -> dict[Cell, str]:
-    """Return a unique name for each row: with mini-batch and threads where the network's name does
-    not do.
+    """Return a unique name for each row.
+
+    It holds mini-batch and threads where the network's name alone is not unique.
     """
-    short = {worth.cell: f"{row_name(worth.cell)}: {worth.cell.network}" for worth in worths}
-    known = Counter(short.values())
-    return {
-        cell: name
-        if known[name] == 1
-        else f"{row_name(cell)}: {group_name(cell)}, {place_name(cell)}"
-        for cell, name in short.items()
-    }
+    names = {worth.cell: f"{row_name(worth.cell)}: {worth.cell.network}" for worth in worths}
+    counts = Counter(names.values())
+    for cell, name in names.items():
+        if counts[name] > 1:
+            names[cell] = f"{row_name(cell)}: {group_name(cell)}, {place_name(cell)}"
+    return names
 
 
 # Its tables.
 
 
-def _shown(found: PairedEstimate | Ratio | None) -> Entry:
-    if found is None:
+def _ratio_entry(worth: PairedEstimate | Ratio | None) -> Entry:
+    if worth is None:
         return Entry(MISSING)
-    value = found.ratio if isinstance(found, PairedEstimate) else found.value
-    known = found.low is not None and found.high is not None and found.low > 0
-    return Entry(f"{value:.3f}", f" ({found.low:.2f}-{found.high:.2f})" if known else "")
+    value = worth.ratio if isinstance(worth, PairedEstimate) else worth.value
+    ends = ""
+    if worth.low is not None and worth.high is not None and worth.low > 0:
+        ends = f" ({worth.low:.2f}-{worth.high:.2f})"
+    return Entry(f"{value:.3f}", ends)
 
 
-def _judged(worth: Worth) -> Entry:
-    word = worth.verdict
-    of = f"{counted(worth.shown.pairs, 'pair')}, " if worth.shown and word == NOT_TESTED else ""
-    return Entry(of + word, hole=word == SLOWER, best=word == FASTER)
+def _verdict_entry(worth: Worth) -> Entry:
+    text = worth.verdict
+    if worth.shown and worth.verdict == NOT_TESTED:
+        text = f"{counted(worth.shown.pairs, 'pair')}, {text}"
+    return Entry(text, hole=worth.verdict == SLOWER, best=worth.verdict == FASTER)
 
 
 _RATIO = ("ratio", "low", "high", "pairs")
@@ -294,35 +327,35 @@ _WORTH: tuple[Column[Worth], ...] = (
         "alone",
         "alone",
         lambda worth: estimate_data(worth.alone),
-        lambda worth: _shown(worth.alone),
+        lambda worth: _ratio_entry(worth.alone),
         _RATIO,
     ),
     Column(
         "among",
         "among",
         lambda worth: estimate_data(worth.among),
-        lambda worth: _shown(worth.among),
+        lambda worth: _ratio_entry(worth.among),
         _RATIO,
     ),
-    Column("verdict", "verdict", lambda worth: worth.verdict or None, _judged),
+    Column("verdict", "verdict", lambda worth: worth.verdict or None, _verdict_entry),
 )
 
 
-def _settings(found: Tuning) -> tuple[Column[Worth], ...]:
+def _setting_columns(analysis: Tuning) -> tuple[Column[Worth], ...]:
     names = [name for name in axes.NAMES if name != "tuning"]
     return (
-        *host_columns(lambda worth: found.hosts[worth.machine]),
+        *host_columns(lambda worth: analysis.hosts[worth.machine]),
         *axis_columns(lambda worth: worth.cell, names),
         *_WORTH,
     )
 
 
-def _means(found: Tuning) -> tuple[Column[Mean], ...]:
+def _mean_columns(analysis: Tuning) -> tuple[Column[Mean], ...]:
     return (
-        *host_columns(lambda mean: found.hosts[mean[0]]),
+        *host_columns(lambda mean: analysis.hosts[mean[0]]),
         Column("row", "row", lambda mean: mean[1]),
         Column("networks", None, lambda mean: mean[3]),
-        Column("ratio", "ratio", lambda mean: mean[2].value, lambda mean: _shown(mean[2])),
+        Column("ratio", "ratio", lambda mean: mean[2].value, lambda mean: _ratio_entry(mean[2])),
         Column("low", None, lambda mean: mean[2].low),
         Column("high", None, lambda mean: mean[2].high),
         Column("", "networks", lambda mean: mean[3]),
@@ -330,148 +363,153 @@ def _means(found: Tuning) -> tuple[Column[Mean], ...]:
     )
 
 
-def _page(found: Tuning) -> Page:
+def _pairs_alone(worth: Worth) -> int | None:
+    return worth.alone.pairs if worth.alone else None
+
+
+def _page(analysis: Tuning) -> Page:
     """Return tables of all settings over networks, of all settings on each, and of each setting."""
-    were = "launch was" if found.disturbed == 1 else "launches were"
-    disturbed = (
-        (f"{found.disturbed} {were} disturbed by other programs and left out.",)
-        if found.disturbed
-        else ()
-    )
-    if not found.worths:
-        return Page((SEARCHED if found.searched else NOTHING, *disturbed), (), ())
-    tables, names = [], _names(found.worths)
-    legend = dict.fromkeys(_LEGEND[:1])
+    disturbed: list[str] = []
+    if analysis.disturbed:
+        were = "launch was" if analysis.disturbed == 1 else "launches were"
+        disturbed = [f"{analysis.disturbed} {were} disturbed by other programs and left out."]
+    if not analysis.worths:
+        return Page((SEARCHED if analysis.searched else NOTHING, *disturbed), (), ())
+    names = _names(analysis.worths)
     together: tuple[Column[Worth], ...] = (
         Column("", "row", lambda worth: names[worth.cell]),
-        Column("", "ratio", lambda worth: _shown(worth.alone)),
-        Column("", "pairs", lambda worth: worth.alone.pairs if worth.alone else None),
+        Column("", "ratio", lambda worth: _ratio_entry(worth.alone)),
+        Column("", "pairs", _pairs_alone),
         Column("", "verdict", lambda worth: worth.verdict or None),
     )
-    for machine, worths in found.machines.items():
-        where = f", on {name_among(found.hosts, machine)}" if len(found.machines) > 1 else ""
-        if means := over_networks(worths):
-            tables.append(
-                table(_means(found), means, f"Tuned against as installed, over networks{where}")
-            )
+    tables = []
+    legend = dict.fromkeys(_LEGEND[:1])
+    for machine, worths in analysis.machines.items():
+        where = ""
+        if len(analysis.machines) > 1:
+            where = f", on {name_among(analysis.hosts, machine)}"
+        means = over_networks(worths)
+        if means:
+            title = f"Tuned against as installed, over networks{where}"
+            tables.append(table(_mean_columns(analysis), means, title))
             legend[_OF_MEANS] = None
-        if rows := [worth for worth in worths if not worth.setting and worth.alone]:
+        rows = [worth for worth in worths if not worth.setting and worth.alone]
+        if rows:
             tables.append(table(together, rows, f"Tuned against as installed{where}"))
-        if judged := [worth for worth in worths if worth.setting and worth.verdict]:
-            tables.append(
-                table(_WORTH, judged, f"Each setting{where}", group=lambda worth: names[worth.cell])
-            )
+        judged = [worth for worth in worths if worth.setting and worth.verdict]
+        if judged:
+            title = f"Each setting{where}"
+            tables.append(table(_WORTH, judged, title, group=lambda worth: names[worth.cell]))
             legend[_OF_SETTINGS] = None
-    before = (
-        [f"On {found.hosts[machine].name}." for machine in found.machines]
-        if len(found.machines) == 1
-        else []
-    )
-    return Page((*before, *findings(found)), tuple(tables), (*disturbed, *legend, *_LEGEND[1:]))
+    before = findings(analysis)
+    if len(analysis.machines) == 1:
+        (machine,) = analysis.machines
+        before = [f"On {analysis.hosts[machine].name}.", *before]
+    return Page(tuple(before), tuple(tables), (*disturbed, *legend, *_LEGEND[1:]))
 
 
-def findings(found: Tuning) -> list[str]:
+def findings(analysis: Tuning) -> list[str]:
     """Return a sentence for each verdict that some settings have."""
-    sentences, names = [], _names(found.worths)
-    for machine, worths in found.machines.items():
-        where = f" ({name_among(found.hosts, machine)})" if len(found.machines) > 1 else ""
-        for said, words in (
-            (FASTER, "Faster with"),
-            (SLOWER, "Slower with"),
-            (WORTH_NOTHING, "Worth nothing"),
-        ):
-            those = [each for each in worths if each.setting and each.verdict == said]
-            on = grouped(those, lambda each: (each.setting, row_name(each.cell)))
-            named = [
-                (
-                    f"{setting} ({row}) on "
-                    f"{', '.join(names[each.cell].removeprefix(f'{row}: ') for each in of)}"
-                )
-                for (setting, row), of in on.items()
-            ]
-            sentences += [f"{words}{where}: {'; '.join(named)}."] if named else []
+    sentences = []
+    names = _names(analysis.worths)
+    openings = {FASTER: "Faster with", SLOWER: "Slower with", WORTH_NOTHING: "Worth nothing"}
+    for machine, worths in analysis.machines.items():
+        where = ""
+        if len(analysis.machines) > 1:
+            where = f" ({name_among(analysis.hosts, machine)})"
+        for outcome, opening in openings.items():
+            judged = [worth for worth in worths if worth.setting and worth.verdict == outcome]
+            clauses = []
+            by_row = grouped(judged, lambda worth: (worth.setting, row_name(worth.cell)))
+            for (setting, row), worths_of_row in by_row.items():
+                networks = [names[worth.cell].removeprefix(f"{row}: ") for worth in worths_of_row]
+                clauses.append(f"{setting} ({row}) on {', '.join(networks)}")
+            if clauses:
+                sentences.append(f"{opening}{where}: {'; '.join(clauses)}.")
     return sentences
 
 
-def headline(found: Tuning) -> list[str]:
-    """Return for each machine the significant effects of all settings over networks, and the
-    largest effect.
+def headline(analysis: Tuning) -> list[str]:
+    """Return the significant effects of all settings over networks, and the largest effect.
+
+    Both are given for each machine.
     """
     lines = []
-    for machine, worths in found.machines.items():
-        on = name_among(found.hosts, machine)
+    for machine, worths in analysis.machines.items():
+        name = name_among(analysis.hosts, machine)
         means = over_networks(worths)
         faster = [
-            f"{name} {each.value:.2f} ({each.low:.2f} to {each.high:.2f})"
-            for _, name, each, _ in means
-            if verdict(each) == FASTER
+            f"{row} {ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+            for _, row, ratio, _ in means
+            if verdict(ratio) == FASTER
         ]
         others = len(means) - len(faster)
         rest = f"; {counted(others, 'other row')} inconclusive" if others else ""
         if faster:
-            over = "tuned over installed, geometric mean over networks with Student's t over them"
-            lines.append(f"{on}: {over}: {', '.join(faster)}{rest}.")
-        compared = [(each.alone, each.cell) for each in worths if not each.setting and each.alone]
-        helped = sorted(
-            (each for each in compared if verdict(each[0]) == FASTER),
-            key=lambda each: each[0].ratio,
-        )
-        for most, cell in helped[:1]:
+            mean = "tuned over installed, geometric mean over networks with Student's t over them"
+            lines.append(f"{name}: {mean}: {', '.join(faster)}{rest}.")
+        compared = [
+            (worth.alone, worth.cell) for worth in worths if not worth.setting and worth.alone
+        ]
+        helped = [(estimate, cell) for estimate, cell in compared if verdict(estimate) == FASTER]
+        if helped:
+            most, cell = min(helped, key=lambda row: row[0].ratio)
             lines.append(
-                f"{on}: tuning makes {len(helped)} of {len(compared)} rows faster, {name_of(cell)} "
-                f"most of all, to {most.ratio:.2f} of its time as installed ({most.low:.2f} to "
-                f"{most.high:.2f}, {most.pairs} pairs)."
+                f"{name}: tuning makes {len(helped)} of {len(compared)} rows faster, "
+                f"{name_of(cell)} most of all, to {most.ratio:.2f} of its time as installed "
+                f"({most.low:.2f} to {most.high:.2f}, {most.pairs} pairs)."
             )
     return lines
 
 
 def _analyse(source: Source) -> Tuning:
     # Pairs lie in one run: the newest run of each cell by itself may lack its partner.
-    parts = [] if source.options.all_runs else [*_of_runs(source)]
-    hosts = {name: host for part in parts for name, host in part.hosts.items()}
-    found = worth_of_settings((record for part in parts for record in part.records), hosts)
-    if found.worths:
-        return found
+    parts = [] if source.options.all_runs else list(_results_of_runs(source))
+    hosts: dict[str, Host] = {}
+    records: list[Record] = []
+    for part in parts:
+        hosts |= part.hosts
+        records += part.records
+    analysis = worth_of_settings(records, hosts)
+    if analysis.worths:
+        return analysis
     results = source.results()
     return worth_of_settings(results.records, results.hosts, together=True)
 
 
-def _of_runs(source: Source) -> Iterator[Results]:
-    """Yield the results of runs that measured pairs, the newest first, of those that measured the
-    same at most 5.
+def _results_of_runs(source: Source) -> Iterator[Results]:
+    """Yield the results of runs that measured pairs, the newest first.
+
+    Of those that measured the same, 5 at most.
     """
     alike: Counter[object] = Counter()
     for run, _ in sorted(source.runs(), key=lambda pair: pair[0].started, reverse=True):
-        measures = run.machine, run.plan, run.launches
-        if (
-            not run.sides
-            and source.narrowing.takes(run)
-            and applies(run.plan)
-            and alike[measures] < _ALIKE
-        ):
+        if run.sides or not source.narrowing.takes(run) or not applies(run.plan):
+            continue
+        measures = (run.machine, run.plan, run.launches)
+        if alike[measures] < _ALIKE:
             alike[measures] += 1
             yield source.narrowing.of(source.of_run(run.id))
 
 
 def applies(cells: Iterable[Cell]) -> bool:
-    """Tell whether these cells show the worth of any setting."""
-    words: dict[Cell, set[str]] = {}
+    """Return whether these cells show the worth of any setting."""
+    tunings: dict[Cell, set[str]] = {}
     for cell in cells:
-        words.setdefault(cell._replace(tuning=TUNED), set()).add(cell.tuning)
-    return any(len(found) > 1 and found & {INSTALLED, TUNED} for found in words.values())
+        tunings.setdefault(cell._replace(tuning=TUNED), set()).add(cell.tuning)
+    return any(len(words) > 1 and words & {INSTALLED, TUNED} for words in tunings.values())
 
 
-def _data(found: Tuning) -> dict[str, Any]:
+def _data(analysis: Tuning) -> dict[str, Any]:
     return {
-        "settings": objects(_settings(found), found.worths),
-        "over_networks": objects(_means(found), over_networks(found.worths)),
+        "settings": objects(_setting_columns(analysis), analysis.worths),
+        "over_networks": objects(_mean_columns(analysis), over_networks(analysis.worths)),
     }
 
 
 REPORT = Report(
     name="tuning",
-    summary="""What each setting of the tuned rows is worth here, on its own and combined with the
-others.
+    summary="""The gain from each setting of the tuned rows on this machine, alone and with others.
 
 Ratios over pairs of launches with and without it. `dlbench run tuning` measures them (launch
 settings, such as other allocators, with `--tuning launch`). For each comparison the newest run with
@@ -482,14 +520,14 @@ enough pairs counts; `--all-runs` takes the pairs of several runs together.""",
         "dlbench report tuning --format markdown",
     ),
     analyse=_analyse,
-    page=lambda found, options: _page(found),
+    page=lambda analysis, options: _page(analysis),
     data=_data,
-    rows=lambda found: csv_rows(_settings(found), found.worths),
+    rows=lambda analysis: csv_rows(_setting_columns(analysis), analysis.worths),
     suggestion="what each setting is worth",
     applies=applies,
     options=frozenset({ALL_RUNS}),
     heading="What each setting is worth",
     place=35,
     headline=headline,
-    has_section=lambda found: bool(found.worths),
+    has_section=lambda analysis: bool(analysis.worths),
 )

@@ -25,8 +25,8 @@ def source(folder: Path, name: str) -> Source:
 
 
 def test_each_run_of_two_sides_is_judged_again_newest_first(tmp_path: Path) -> None:
-    found = compared(source(tmp_path, "gates"))
-    assert [each[0].purpose for each in found] == [
+    comparisons = compared(source(tmp_path, "gates"))
+    assert [pair[0].purpose for pair in comparisons] == [
         "compare",
         "compare",
         "gate",
@@ -34,24 +34,24 @@ def test_each_run_of_two_sides_is_judged_again_newest_first(tmp_path: Path) -> N
         "gate",
         "gate",
     ]
-    assert [each[0].started for each in found] == sorted(
-        (each[0].started for each in found), reverse=True
+    assert [pair[0].started for pair in comparisons] == sorted(
+        (pair[0].started for pair in comparisons), reverse=True
     )
     # The candidate that computes more is slower in every cell; the one without a number breaks the
     # gate.
-    assert {cell.judgement.verdict for cell in found[1][1].cells} == {Verdict.REGRESSION}
-    assert "without a number though the baseline has one" in outcome(found[2])
-    assert [outcome(each).partition(":")[0] for each in found[2:]] == [
+    assert {cell.judgement.verdict for cell in comparisons[1][1].cells} == {Verdict.REGRESSION}
+    assert "without a number though the baseline has one" in outcome(comparisons[2])
+    assert [outcome(pair).partition(":")[0] for pair in comparisons[2:]] == [
         "gate failed",
         "gate passed",
         "gate passed",
         "gate failed",
     ]
     report = reports()["comparisons"]
-    page = report.page(found, ReportOptions())
+    page = report.page(comparisons, ReportOptions())
     assert len(page.tables) == 1 + WHOLE
-    assert len(page.tables[0].rows) == len(found)
-    assert newest(found)[0].endswith("4 inconclusive.")
+    assert len(page.tables[0].rows) == len(comparisons)
+    assert newest(comparisons)[0].endswith("4 inconclusive.")
 
 
 def test_a_run_is_judged_by_the_rule_that_it_was_made_with(tmp_path: Path) -> None:
@@ -60,12 +60,12 @@ def test_a_run_is_judged_by_the_rule_that_it_was_made_with(tmp_path: Path) -> No
     assert lenient == {"magnitude": 9.0}
     runs = [(replace(run, rule=lenient), count) for run, count in usual.runs()]
     slower = [
-        Verdict.REGRESSION in {cell.judgement.verdict for cell in each[1].cells}
-        for each in compared(usual)
+        Verdict.REGRESSION in {cell.judgement.verdict for cell in pair[1].cells}
+        for pair in compared(usual)
     ]
     assert any(slower)
-    for each in compared(replace(usual, runs=lambda: runs)):
-        assert Verdict.REGRESSION not in {cell.judgement.verdict for cell in each[1].cells}
+    for pair in compared(replace(usual, runs=lambda: runs)):
+        assert Verdict.REGRESSION not in {cell.judgement.verdict for cell in pair[1].cells}
 
 
 def test_of_a_part_the_gate_is_judged_by_that_part_alone(tmp_path: Path) -> None:
@@ -73,8 +73,8 @@ def test_of_a_part_the_gate_is_judged_by_that_part_alone(tmp_path: Path) -> None
     narrowed = replace(every, narrowing=Narrowing(axes={"threads": "1"}))
     passed = [
         index
-        for index, each in enumerate(compared(every))
-        if outcome(each).startswith("gate passed")
+        for index, pair in enumerate(compared(every))
+        if outcome(pair).startswith("gate passed")
     ]
     assert passed
     for index in passed:

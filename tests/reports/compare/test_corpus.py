@@ -24,26 +24,26 @@ def random() -> np.random.Generator:
     return np.random.default_rng(SEED)
 
 
-def assert_few_alarms(found: Rate) -> None:
+def assert_few_alarms(rate: Rate) -> None:
     """Fail where so many alarms among so many comparisons contradict the allowed rate (p <
     .001)."""
-    assert found.of > 0
-    chance = binomtest(found.hits, found.of, ALLOWED, alternative="greater").pvalue
-    assert chance > 1e-3, f"{found.hits} false alarms in {found.of} comparisons of identical code"
+    assert rate.of > 0
+    chance = binomtest(rate.hits, rate.of, ALLOWED, alternative="greater").pvalue
+    assert chance > 1e-3, f"{rate.hits} false alarms in {rate.of} comparisons of identical code"
 
 
 def by_the_product(corpus: Corpus, random: np.random.Generator, about: int = 25) -> list[Decision]:
     """Gates by the product's own schedule, records and report: independent ones, and ones with
     sides exchanged."""
-    found = []
+    gates = []
     for framework in corpus.frameworks:
         pairs = corpus.pairs(framework, "a", "b")
-        found += one_after_another(pairs)
+        gates += one_after_another(pairs)
         for only in (pairs, calm(pairs)):
             starts = list(from_everywhere(only, random, about))
-            decisions = [gate(each) for each in starts[:: max(1, len(starts) // about)]]
-            found += [decision for decision in decisions if decision is not None]
-    return found
+            decisions = [gate(launches) for launches in starts[:: max(1, len(starts) // about)]]
+            gates += [decision for decision in decisions if decision is not None]
+    return gates
 
 
 @pytest.mark.slow
@@ -56,19 +56,21 @@ def test_identical_code_raises_no_alarm_by_the_product_itself(
 def test_identical_code_raises_no_alarm_in_thousands_of_comparisons(
     corpus: Corpus, random: np.random.Generator
 ) -> None:
-    found = []
+    verdicts = []
     for framework in corpus.frameworks:
         pairs = corpus.pairs(framework, "a", "b")
         for some in (pairs, calm(pairs)):
-            found += [replay.quick_gate(each) for each in from_everywhere(some, random, 250)]
-    assert len(found) >= 2000
-    assert_few_alarms(replay.alarms(found))
+            verdicts += [
+                replay.quick_gate(launches) for launches in from_everywhere(some, random, 250)
+            ]
+    assert len(verdicts) >= 2000
+    assert_few_alarms(replay.alarms(verdicts))
 
 
 def test_a_slowdown_of_five_per_cent_is_found_where_launches_deviate_little(
     corpus: Corpus, random: np.random.Generator
 ) -> None:
-    found = []
+    verdicts = []
     for framework in corpus.frameworks:
         deviation = replay.deviation(calm(corpus.pairs(framework, "a", "b")))
         pairs = replay.effect_pairs(corpus, framework, "plus5")
@@ -77,12 +79,12 @@ def test_a_slowdown_of_five_per_cent_is_found_where_launches_deviate_little(
         if deviation <= 0.03:
             decisions = replay.gate_drawn(replay.exactly_five(pairs), random, 150)
             assert replay.alarms(decisions).interval[1] >= 0.85, framework
-            found += decisions
-    assert found, "no framework's launches deviate by 3 % or less"
-    assert replay.alarms(found).value >= 0.85
+            verdicts += decisions
+    assert verdicts, "no framework's launches deviate by 3 % or less"
+    assert replay.alarms(verdicts).value >= 0.85
 
 
 def test_noise_is_never_a_regression(corpus: Corpus, random: np.random.Generator) -> None:
-    for name, found in replay.verdicts_under_noise(corpus, random, 30, only_seen=True).items():
-        assert found.total() > 0
-        assert found[Verdict.REGRESSION] == 0, name
+    for name, verdicts in replay.verdicts_under_noise(corpus, random, 30, only_seen=True).items():
+        assert verdicts.total() > 0
+        assert verdicts[Verdict.REGRESSION] == 0, name

@@ -32,13 +32,13 @@ def alarms(name: str, ratio: float, simulations: int) -> int:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(each, marks=() if each == "3 %" else pytest.mark.slow) for each in CONDITIONS],
+    [pytest.param(name, marks=() if name == "3 %" else pytest.mark.slow) for name in CONDITIONS],
 )
 def test_false_alarms_are_rare(name: str) -> None:
-    found = alarms(name, 1.0, NULL)
-    assert stats.binomtest(found, NULL, GOAL, alternative="greater").pvalue >= 0.001
+    false_alarms = alarms(name, 1.0, NULL)
+    assert stats.binomtest(false_alarms, NULL, GOAL, alternative="greater").pvalue >= 0.001
     # What was seen bounds the rate from above too: a test that cannot fail would bound nothing.
-    assert stats.binomtest(found, NULL).proportion_ci(0.95, "exact").high < 3 * GOAL
+    assert stats.binomtest(false_alarms, NULL).proportion_ci(0.95, "exact").high < 3 * GOAL
 
 
 @pytest.mark.parametrize(

@@ -84,13 +84,13 @@ ALL = comparison(*ONE_OF_EACH.values())
 EXPORTERS = {form: exporter("compare", form) for form in ("markdown", "junit")}
 
 
-def check_markdown(text: str, found: Comparison) -> None:
-    assert text.startswith(f"<!-- dlbench {found.purpose} -->\n")
+def check_markdown(text: str, exported: Comparison) -> None:
+    assert text.startswith(f"<!-- dlbench {exported.purpose} -->\n")
     assert len(text) <= layout.MOST_CHARACTERS
     short, fold, rest = text.partition("<details><summary>")
     shown = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.DIFFERENT, Verdict.IMPROVEMENT)
-    changed = sum(cell.verdict in shown for cell in found.cells)
-    for part, cells, bars in ((short, changed, 4), (rest, len(found.cells), 6)):
+    changed = sum(cell.verdict in shown for cell in exported.cells)
+    for part, cells, bars in ((short, changed, 4), (rest, len(exported.cells), 6)):
         rows = [line for line in part.split("\n") if line.startswith("| ")]
         assert all(len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == bars for line in rows)
         left_out = sum(
@@ -101,12 +101,12 @@ def check_markdown(text: str, found: Comparison) -> None:
     inert_markdown(text)
 
 
-def check_junit(text: str, found: Comparison) -> None:
+def check_junit(text: str, exported: Comparison) -> None:
     root = ElementTree.fromstring(text)
     assert root.tag == "testsuites"
     (suite,) = root.findall("testsuite")
     cases = suite.findall("testcase")
-    assert len(cases) == len(found.cells)
+    assert len(cases) == len(exported.cells)
     for element in (root, suite):
         assert int(element.get("tests", "")) == len(cases)
         for attribute, tag in (
@@ -131,16 +131,16 @@ CHECKS = {"markdown": check_markdown, "junit": check_junit}
 
 @pytest.mark.parametrize("name", CHECKS)
 @pytest.mark.parametrize(
-    "found",
+    "exported",
     [ALL, comparison(ONE_OF_EACH[Verdict.HOLE], geometric_mean=None)],
     ids=["all verdicts", "no cell measured"],
 )
 def test_each_form_is_well_formed_and_says_where_nothing_was_measured(
-    name: str, found: Comparison
+    name: str, exported: Comparison
 ) -> None:
-    text = EXPORTERS[name](found)
-    CHECKS[name](text, found)
-    if found is not ALL:
+    text = EXPORTERS[name](exported)
+    CHECKS[name](text, exported)
+    if exported is not ALL:
         assert (
             "o cell was measured" in text or "none with launches that count on both sides" in text
         )
@@ -167,7 +167,7 @@ def test_a_comment_of_any_names_and_size_is_inert_and_fits(
         )
         for n in range(cells)
     ]
-    found = comparison(
+    exported = comparison(
         *many,
         *ONE_OF_EACH.values(),
         baseline=text,
@@ -175,15 +175,15 @@ def test_a_comment_of_any_names_and_size_is_inert_and_fits(
         hosts=(Host("m", text),),
         command=f"dlbench {text}",
     )
-    comment = EXPORTERS["markdown"](found)
-    check_markdown(comment, found)
+    comment = EXPORTERS["markdown"](exported)
+    check_markdown(comment, exported)
     outside_of_code = [line for line in comment.split("\n") if not line.startswith("    ")]
     assert not re.search(r"@somebody|#1\b|!2|^/", "\n".join(outside_of_code), re.MULTILINE)
 
 
 def test_junit_outcomes() -> None:
     cases = ElementTree.fromstring(EXPORTERS["junit"](ALL)).findall("testsuite/testcase")
-    outcomes = {found: case[0].tag for found, case in zip(ONE_OF_EACH, cases, strict=True)}
+    outcomes = {name: case[0].tag for name, case in zip(ONE_OF_EACH, cases, strict=True)}
     assert outcomes == {
         **dict.fromkeys(
             (Verdict.NO_REGRESSION, Verdict.IMPROVEMENT, Verdict.COMPARISON), "system-out"

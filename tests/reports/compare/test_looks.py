@@ -89,8 +89,8 @@ def test_of_identical_code_a_tail_is_as_rarely_called_slower_as_promised() -> No
 def test_a_look_ends_as_soon_as_the_pairs_allow(
     ratio: float, deviation: float, ends: int, verdict: Verdict
 ) -> None:
-    found = gate(np.log(np.array(pairs(LAST, ratio, deviation)).T))
-    assert (found.pairs, found.judgement.verdict) == (ends, verdict)
+    decision = gate(np.log(np.array(pairs(LAST, ratio, deviation)).T))
+    assert (decision.pairs, decision.judgement.verdict) == (ends, verdict)
 
 
 def of_gates(
@@ -118,12 +118,12 @@ def passed_early(gates: list[list[Pairs]], together: bool) -> float:
 def test_few_pairs_decide_alone_where_they_deviate_little() -> None:
     """A pair deviates by 1.3 %: both sides by 0.9 %."""
     same = [gate(np.log(np.array(pairs(LAST, 1.0, 0.009, seed)).T)) for seed in range(200)]
-    assert sum(each.pairs <= 4 for each in same) >= 0.7 * len(same)
+    assert sum(decision.pairs <= 4 for decision in same) >= 0.7 * len(same)
     slower = [
         gate(np.log(np.array(pairs(LAST, 1 + DEFAULT.tolerance, 0.009, seed)).T))
         for seed in range(200)
     ]
-    passed = sum(each.judgement.verdict is Verdict.NO_REGRESSION for each in slower)
+    passed = sum(decision.judgement.verdict is Verdict.NO_REGRESSION for decision in slower)
     assert passed <= 0.02 * len(slower)
 
 
@@ -136,9 +136,9 @@ def test_three_pairs_are_enough_where_the_other_cells_say_how_pairs_deviate() ->
 
 def test_a_cell_that_is_noisier_than_the_others_keeps_its_own_deviation() -> None:
     noisy = pairs(EARLY_LOOK, 1.0, 0.05, 3)
-    found = estimate_few_pairs(*noisy, 0.95, Spread(0.005**2, 6.0))
+    estimate = estimate_few_pairs(*noisy, 0.95, Spread(0.005**2, 6.0))
     half = student.ppf(0.975, 6 + EARLY_LOOK - 1) * deviation_of(*noisy) / EARLY_LOOK**0.5
-    assert np.log(found.high / found.ratio) == pytest.approx(half)
+    assert np.log(estimate.high / estimate.ratio) == pytest.approx(half)
 
 
 @pytest.mark.parametrize("deviation", [0.01, 0.03])
@@ -166,9 +166,9 @@ def test_an_open_cell_says_why_it_gets_no_more_pairs(
     count: int, deviation: float, why: str
 ) -> None:
     for seed in range(200):
-        found = judge_looks(*pairs(LAST, 1.05, deviation, seed))
-        if found.verdict is Verdict.INCONCLUSIVE and found.baseline_launches == count:
-            assert why in found.sentence
+        judgement = judge_looks(*pairs(LAST, 1.05, deviation, seed))
+        if judgement.verdict is Verdict.INCONCLUSIVE and judgement.baseline_launches == count:
+            assert why in judgement.sentence
             return
     pytest.fail("no such cell in 200")
 
@@ -191,40 +191,40 @@ def test_pairs_between_two_looks_and_after_the_deciding_one_change_nothing(
     assume(decided is not None or len(before) + more < next_look(len(before)).pairs)
     extra = pairs(more, ratio)
     assert deciding_look(before + extra[0], after + extra[1]) == decided
-    found, then = judge_looks(before, after), judge_looks(before + extra[0], after + extra[1])
+    judgement, then = judge_looks(before, after), judge_looks(before + extra[0], after + extra[1])
     if decided is not None:
-        assert then == found
-    assert then.verdict is found.verdict
+        assert then == judgement
+    assert then.verdict is judgement.verdict
 
 
 @given(some_pairs)
 def test_before_a_look_decides_there_is_no_verdict(measured: Pairs) -> None:
     if deciding_look(*measured) is None:
-        found = judge_looks(*measured)
-        if found.verdict is Verdict.NO_REGRESSION:
+        judgement = judge_looks(*measured)
+        if judgement.verdict is Verdict.NO_REGRESSION:
             # Only the proof that it is faster is missing.
-            assert (found.ratio or 1) < 1 / (1 + DEFAULT.magnitude)
+            assert (judgement.ratio or 1) < 1 / (1 + DEFAULT.magnitude)
             assert len(measured[0]) < FIRST_ALARM
             return
-        assert found.verdict is Verdict.INCONCLUSIVE
+        assert judgement.verdict is Verdict.INCONCLUSIVE
         assert (
             f"{len(measured[0])} of at least {next_look(len(measured[0])).pairs} pairs measured"
-            in found.sentence
+            in judgement.sentence
         )
 
 
 @given(some_pairs)
 def test_verdict_and_interval_agree(measured: Pairs) -> None:
     assume(deciding_look(*measured) is not None)
-    found = judge_looks(*measured)
-    assert found.low is not None
-    assert found.high is not None
-    if found.verdict is Verdict.REGRESSION:
-        assert found.low > 1
-    if found.verdict is Verdict.IMPROVEMENT:
-        assert found.high < 1
-    if found.verdict is Verdict.NO_REGRESSION:
-        assert found.high < 1 + DEFAULT.tolerance
+    judgement = judge_looks(*measured)
+    assert judgement.low is not None
+    assert judgement.high is not None
+    if judgement.verdict is Verdict.REGRESSION:
+        assert judgement.low > 1
+    if judgement.verdict is Verdict.IMPROVEMENT:
+        assert judgement.high < 1
+    if judgement.verdict is Verdict.NO_REGRESSION:
+        assert judgement.high < 1 + DEFAULT.tolerance
 
 
 @pytest.mark.parametrize("noise", ["heavy tails", "in steps", "resembling"])
@@ -273,9 +273,9 @@ def test_one_end_of_the_interval_misses_as_rarely_as_it_says_whenever_a_look_end
     for effect in (1.0, 1.03):
         for _ in range(simulations):
             logs = rng.normal(np.log(effect), deviation, LAST)
-            found = judge_looks([1.0] * LAST, list(np.exp(logs)))
-            missed["low"] += (found.low or 0) > effect
-            missed["high"] += (found.high or np.inf) < effect
+            judgement = judge_looks([1.0] * LAST, list(np.exp(logs)))
+            missed["low"] += (judgement.low or 0) > effect
+            missed["high"] += (judgement.high or np.inf) < effect
     for count in missed.values():
         assert count / (2 * simulations) <= 1 - DEFAULT.confidence_of_looks
 
@@ -286,11 +286,15 @@ def test_the_outlook_is_what_happens(deviation: float) -> None:
     assert outlook(deviation, effect)[0] == pytest.approx(POWER, abs=0.02)
     rng = np.random.default_rng(8)
     for slowdown in (0.0, effect):
-        found, needed = outlook(deviation, slowdown)
+        power, needed = outlook(deviation, slowdown)
         logs = rng.normal(np.log1p(slowdown), deviation, (500, LAST))
-        decisions = [gate(each) for each in np.stack([np.zeros_like(logs), logs], axis=2)]
-        assert np.mean([each.alarm for each in decisions]) == pytest.approx(found, abs=0.06)
-        assert np.mean([each.pairs for each in decisions]) == pytest.approx(needed, rel=0.08)
+        decisions = [
+            gate(logs_of_pairs) for logs_of_pairs in np.stack([np.zeros_like(logs), logs], axis=2)
+        ]
+        assert np.mean([decision.alarm for decision in decisions]) == pytest.approx(power, abs=0.06)
+        assert np.mean([decision.pairs for decision in decisions]) == pytest.approx(
+            needed, rel=0.08
+        )
 
 
 @pytest.mark.parametrize("quantities", range(1, 7))
@@ -319,7 +323,7 @@ def test_a_quantity_has_its_own_threshold_and_words() -> None:
     rule = replace(DEFAULT, further=(("memory", 0.2),)).of_quantity("memory")
     assert (rule.magnitude, rule.tolerance) == (0.2, 0.4)
     before, after = [1.0] * LAST, [1.5 + 0.001 * place for place in range(LAST)]
-    found = judge_looks(before, after, rule)
-    assert found.verdict is Verdict.REGRESSION
-    assert found.sentence.startswith("50.6")
-    assert "% more" in found.sentence
+    judgement = judge_looks(before, after, rule)
+    assert judgement.verdict is Verdict.REGRESSION
+    assert judgement.sentence.startswith("50.6")
+    assert "% more" in judgement.sentence

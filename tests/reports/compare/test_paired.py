@@ -18,21 +18,21 @@ seconds = st.floats(1e-6, 1e4)
 pairs = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=30)
 
 
-def estimate(found: list[tuple[float, float]], confidence: float = 0.95) -> PairedEstimate:
-    return estimate_pairs([a for a, _ in found], [b for _, b in found], confidence)
+def estimate(times: list[tuple[float, float]], confidence: float = 0.95) -> PairedEstimate:
+    return estimate_pairs([a for a, _ in times], [b for _, b in times], confidence)
 
 
-def differences(found: list[tuple[float, float]]) -> np.ndarray:
-    return np.log([b for _, b in found]) - np.log([a for a, _ in found])
+def differences(times: list[tuple[float, float]]) -> np.ndarray:
+    return np.log([b for _, b in times]) - np.log([a for a, _ in times])
 
 
 @given(pairs)
-def test_without_ties_p_is_that_of_scipys_exact_test(found: list[tuple[float, float]]) -> None:
-    logs = differences(found)
+def test_without_ties_p_is_that_of_scipys_exact_test(times: list[tuple[float, float]]) -> None:
+    logs = differences(times)
     sizes = np.sort(np.abs(logs))
     assume(sizes[0] > 1e-9)
     assume(len(sizes) == 1 or np.min(np.diff(sizes)) > 1e-9)
-    ours = estimate(found)
+    ours = estimate(times)
     for p, alternative in ((ours.slower_p, "greater"), (ours.faster_p, "less")):
         assert p == pytest.approx(
             stats.wilcoxon(logs, alternative=alternative, method="exact").pvalue, rel=1e-9
@@ -51,10 +51,10 @@ def test_with_ties_and_zeros_p_is_that_of_average_ranks_rounded_to_the_safe_side
 ) -> None:
     """Ranks averaged over ties, those of zeros split between the signs, on the distribution without
     ties."""
-    ours = estimate_pairs([1.0] * len(grid), [math.exp(each / 64) for each in grid])
+    ours = estimate_pairs([1.0] * len(grid), [math.exp(step / 64) for step in grid])
     # The logarithm of an exponential is a rounding away from the grid: ranks are those of what is
     # really compared.
-    logs = np.log([math.exp(each / 64) for each in grid])
+    logs = np.log([math.exp(step / 64) for step in grid])
     assume(len(set(np.abs(logs))) == len(set(map(abs, grid))))
     ranks = stats.rankdata(np.abs(grid))
     patterns = np.array(np.meshgrid(*[(0, 1)] * len(grid))).reshape(len(grid), -1).T
@@ -65,15 +65,15 @@ def test_with_ties_and_zeros_p_is_that_of_average_ranks_rounded_to_the_safe_side
 
 
 @given(pairs)
-def test_interval_and_test_agree(found: list[tuple[float, float]]) -> None:
-    ours = estimate(found)
+def test_interval_and_test_agree(times: list[tuple[float, float]]) -> None:
+    ours = estimate(times)
     assert ours.low <= ours.ratio <= ours.high
-    assert (ours.low == 0) == (ours.high == math.inf) == (len(found) < FEWEST_PAIRS)
+    assert (ours.low == 0) == (ours.high == math.inf) == (len(times) < FEWEST_PAIRS)
     if ours.low > 1:
         assert ours.slower_p <= 0.025
     if ours.high < 1:
         assert ours.faster_p <= 0.025
-    if ours.slower_p <= 0.025 and len(found) >= FEWEST_PAIRS:
+    if ours.slower_p <= 0.025 and len(times) >= FEWEST_PAIRS:
         assert ours.low >= 1
 
 
@@ -97,9 +97,12 @@ def test_the_interval_covers_what_it_says(conditions: Conditions, count: int) ->
 def test_the_smallest_effect_is_found_as_often_as_it_says(count: int) -> None:
     effect = smallest_effect_of_pairs(0.04, count)
     logs = np.random.default_rng(count).normal(math.log1p(effect), 0.04, (1500, count))
-    found = [estimate_pairs(np.ones(count), np.exp(each)) for each in logs]
-    hits = sum(each.slower_p <= 0.01 and each.ratio > 1.025 for each in found)
-    assert 0.74 <= hits / len(found) <= 0.86
+    estimates = [estimate_pairs(np.ones(count), np.exp(logs_of_pairs)) for logs_of_pairs in logs]
+    hits = sum(
+        estimate_of_pairs.slower_p <= 0.01 and estimate_of_pairs.ratio > 1.025
+        for estimate_of_pairs in estimates
+    )
+    assert 0.74 <= hits / len(estimates) <= 0.86
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,8 @@ def paper() -> dict[tuple[str, str, str, int], float]:
     }
 
 
-def on(found: Against, machine: str) -> Match:
-    (match,) = [match for match in found.matches if match.then.fingerprint == machine]
+def on(analysis: Against, machine: str) -> Match:
+    (match,) = [match for match in analysis.matches if match.then.fingerprint == machine]
     return match
 
 
@@ -86,13 +86,13 @@ def only(match: Match) -> Pair:
 
 
 def test_figures_by_hand() -> None:
-    found = found_in(*launches(0.5, threads=2, **TENSORFLOW))
+    analysis = found_in(*launches(0.5, threads=2, **TENSORFLOW))
     for name, machine, cycle, low, high in (
         ("desktop_i7_3820", DESKTOP, 16, 3.6e9, 3.8e9),
         ("server_2x_e5_2630v3", SERVER, 32, 2.1e9, 3.2e9),
     ):
         then = paper()["fcn5", "tensorflow", name, 2]
-        pair = only(on(found, machine))
+        pair = only(on(analysis, machine))
         now = pair.now.seconds.median if pair.now and pair.now.seconds else math.nan
         assert now == pytest.approx(0.5, rel=1e-3)
         assert pair.speedup == pytest.approx(then / now)
@@ -105,7 +105,7 @@ def test_figures_by_hand() -> None:
         assert pair.per_peak[1] == pytest.approx(
             (FCN5_FLOP / now / 190e9) / (FCN5_FLOP / then / (2 * cycle * high))
         )
-        assert on(found, machine).ceilings == {2: pytest.approx(190e9)}
+        assert on(analysis, machine).ceilings == {2: pytest.approx(190e9)}
 
 
 def test_rows_compare_by_the_networks_that_all_of_them_have() -> None:
@@ -186,8 +186,8 @@ def test_each_pair_has_a_number_or_a_reason_and_cores_for_its_threads(
             make.outcome(requested=p) if status is Status.OK else make.Outcome(status, "a reason")
         ]
     ]
-    found = found_in(*records, cores=cores)
-    for match in found.matches:
+    analysis = found_in(*records, cores=cores)
+    for match in analysis.matches:
         for pair in match.pairs:
             assert (pair.speedup is None) is bool(pair.reason)
             assert pair.at.framework != "cntk"
@@ -198,15 +198,15 @@ def test_each_pair_has_a_number_or_a_reason_and_cores_for_its_threads(
         compared = {pair.at.threads for pair in match.pairs}
         assert not compared & set(match.left_out)
         assert set(match.left_out) <= own
-    assert max(map(len, FORMATS["terminal"](found).splitlines())) <= 80
+    assert max(map(len, FORMATS["terminal"](analysis).splitlines())) <= 80
 
 
 def test_threads_beyond_the_cores_of_either_machine_are_left_out_and_said() -> None:
     records = [r for p in (1, 3, 4, 8, 16) for r in launches(0.5, threads=p, **TENSORFLOW)]
-    found = found_in(*records, cores=8)
-    assert [pair.at.threads for pair in on(found, DESKTOP).pairs] == [1, 4]
-    assert [pair.at.threads for pair in on(found, SERVER).pairs] == [1, 4, 8]
-    text = " ".join(FORMATS["terminal"](found).split())
+    analysis = found_in(*records, cores=8)
+    assert [pair.at.threads for pair in on(analysis, DESKTOP).pairs] == [1, 4]
+    assert [pair.at.threads for pair in on(analysis, SERVER).pairs] == [1, 4, 8]
+    text = " ".join(FORMATS["terminal"](analysis).split())
     assert "Not compared: 3 threads, not in the table" in text
     assert "Not compared: 8 threads, more than the 4 cores there" in text
     assert "Not compared: 16 threads, more than the 8 cores here" in text

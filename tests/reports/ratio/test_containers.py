@@ -44,8 +44,8 @@ def launches(
     ]
 
 
-def found(*several: list[Record]) -> Containers:
-    records = [record for each in several for record in each]
+def analyse(*several: list[Record]) -> Containers:
+    records = [record for launches_of_cell in several for record in launches_of_cell]
     return containers(make.matrix(*records, logical_cpus=2), records)
 
 
@@ -62,7 +62,7 @@ HEEDS = tuple(
 
 
 def test_one_that_ignores_the_quota_is_told_what_to_set() -> None:
-    (row,) = found(*IGNORES).rows
+    (row,) = analyse(*IGNORES).rows
     assert (row.threads, row.unlimited, row.sees_quota, row.best, row.cpus) == (2, 2, False, 1, 1)
     assert row.throttled == 0.75
     said = advice(row)
@@ -70,14 +70,14 @@ def test_one_that_ignores_the_quota_is_told_what_to_set() -> None:
         "torch eager takes 2 threads under a CPU quota of 1: a step takes 1.31x ("
     )
     assert said.endswith("as long as with 1. Set OMP_NUM_THREADS=1.")
-    assert "takes 1.31x" in headline(found(*IGNORES))[0]
+    assert "takes 1.31x" in headline(analyse(*IGNORES))[0]
 
 
 def test_one_that_heeds_it_has_nothing_to_set() -> None:
-    (row,) = found(*HEEDS).rows
+    (row,) = analyse(*HEEDS).rows
     assert (row.threads, row.sees_quota, row.best) == (1, True, 1)
     assert "Set" not in advice(row)
-    assert "costs no significant time" in headline(found(*HEEDS))[0]
+    assert "costs no significant time" in headline(analyse(*HEEDS))[0]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_one_that_heeds_it_has_nothing_to_set() -> None:
 def test_what_a_framework_would_do_anyway_does_not_show_that_it_sees_the_quota(
     several: tuple[list[Record], ...], sees: bool | None
 ) -> None:
-    (row,) = found(*several).rows
+    (row,) = analyse(*several).rows
     assert row.sees_quota is sees
     assert (row.pair, row.best) == (None, None)
     assert "to compare with" in advice(row)
@@ -103,12 +103,12 @@ def test_what_a_framework_would_do_anyway_does_not_show_that_it_sees_the_quota(
 
 def test_a_missing_cell_has_its_reason() -> None:
     skipped = [make.hole(Status.SKIPPED, "no control group; run as root", threads=0, cpu_quota=0.5)]
-    (row,) = found(skipped).rows
+    (row,) = analyse(skipped).rows
     assert (
         advice(row)
         == "torch eager has no time under a CPU quota of 0.5: skip, no control group; run as root."
     )
-    assert "skip" in SHOW(found(skipped))
+    assert "skip" in SHOW(analyse(skipped))
 
 
 def test_the_page_has_frameworks_down_quotas_across_and_a_mean_over_networks() -> None:
@@ -120,7 +120,7 @@ def test_the_page_has_frameworks_down_quotas_across_and_a_mean_over_networks() -
             (2.6, 2, 2, 1.0),
         )
     )
-    content = found(*IGNORES, *second, *HEEDS)
+    content = analyse(*IGNORES, *second, *HEEDS)
     shown = SHOW(content)
     assert "geometric mean of 2 networks" in shown
     assert shown.count("1.31x") >= 4

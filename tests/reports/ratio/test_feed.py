@@ -54,8 +54,8 @@ def loader(seconds: float, threads: int, workers: int, **of_cell: Any) -> list[R
     return cells(seconds, "loader", threads=threads, loader_workers=workers, **of_cell)
 
 
-def found(*several: list[Record], bandwidth: float = 10 * GIGABYTE, cpus: int = 2) -> Feeds:
-    records = tuple(record for each in several for record in each)
+def analyse(*several: list[Record], bandwidth: float = 10 * GIGABYTE, cpus: int = 2) -> Feeds:
+    records = tuple(record for launches_of_cell in several for record in launches_of_cell)
     host = Host(make.MACHINE, "machine", cpus, cpus, float(cpus), logical_cpus=cpus)
     ceiling = replace(make.ceiling(1, 1e12), bandwidth_bytes_per_second=bandwidth)
     results = Results(records, {make.MACHINE: host}, {make.MACHINE: Ceilings((ceiling,))})
@@ -64,18 +64,18 @@ def found(*several: list[Record], bandwidth: float = 10 * GIGABYTE, cpus: int = 
 
 def only(content: Feeds) -> dict[str, Any]:
     """The JSON of the only cell whose mini-batch is not resident."""
-    (row,) = [each for each in REPORT.as_data(content)["cells"] if each["placement"] != "resident"]
+    (row,) = [cell for cell in REPORT.as_data(content)["cells"] if cell["placement"] != "resident"]
     return dict(row)
 
 
 def test_stall_rates_and_model_of_a_cell() -> None:
-    row = only(found(cells(0.5), cells(0.625, "fed")))
+    row = only(analyse(cells(0.5), cells(0.625, "fed")))
     assert row["stall"]["value"] == pytest.approx(0.2)
     assert row["stall"]["low"] < 0.2 < row["stall"]["high"]
     assert (row["minibatch_bytes"], row["link_bytes_per_second"]) == (BYTES, 10 * GIGABYTE)
     assert row["needed_bytes_per_second"] == pytest.approx(BYTES / 0.5, rel=1e-3)
     assert row["model_seconds"] == pytest.approx(0.5 + BYTES / 10 / GIGABYTE, rel=1e-3)
-    assert only(found(cells(0.5), cells(0.625, "prefetched")))["model_seconds"] == pytest.approx(
+    assert only(analyse(cells(0.5), cells(0.625, "prefetched")))["model_seconds"] == pytest.approx(
         0.5, rel=1e-3
     )
 
@@ -102,14 +102,14 @@ def test_what_makes_the_step_longer(
     seconds: float, placement: str, of_cell: dict[str, Any], bandwidth: float, expected: str
 ) -> None:
     resident = cells(0.5, threads=of_cell.get("threads", 1))
-    row = only(found(resident, cells(seconds, placement, **of_cell), bandwidth=bandwidth))
+    row = only(analyse(resident, cells(seconds, placement, **of_cell), bandwidth=bandwidth))
     assert row["verdict"] == expected
 
 
 def test_noise_is_no_verdict_and_a_missing_resident_cell_none() -> None:
     noisy = [make.record([t] * 5, launch=n, placement="fed") for n, t in enumerate((0.3, 0.5, 0.7))]
-    assert only(found(cells(0.5), noisy))["verdict"] == "unclear"
-    row = only(found(cells(0.7, "fed")))
+    assert only(analyse(cells(0.5), noisy))["verdict"] == "unclear"
+    row = only(analyse(cells(0.7, "fed")))
     assert (row["resident_seconds"], row["verdict"], row["stall"], row["model_seconds"]) == (
         None,
         "",
@@ -123,7 +123,7 @@ def test_on_a_gpu_the_link_is_the_one_to_the_device() -> None:
         to_device_pinned_bytes_per_second=20e9, to_device_pageable_bytes_per_second=5e9
     )
     several = [*cells(0.001, device="cuda:0"), *cells(0.0025, "pageable", device="cuda:0")]
-    row = only(found(make.changed(several, device=DeviceEvidence("a GPU", ceilings=ceilings))))
+    row = only(analyse(make.changed(several, device=DeviceEvidence("a GPU", ceilings=ceilings))))
     assert row["link_bytes_per_second"] == 5e9
     assert row["model_seconds"] == pytest.approx(0.001 + BYTES / 5e9, rel=1e-3)
     assert row["verdict"] == "link"
@@ -154,13 +154,13 @@ def test_on_a_gpu_the_link_is_the_one_to_the_device() -> None:
 def test_the_best_split_is_within_the_cpus_and_others_cost(
     timed: list[tuple[float, int, int]], best: tuple[int | None, int | None], words: list[str]
 ) -> None:
-    content = found(*(loader(*each) for each in timed))
+    content = analyse(*(loader(*split_of_cpus) for split_of_cpus in timed))
     (split,) = REPORT.as_data(content)["splits"]
     assert (split["threads"], split["loader_workers"]) == best
     shown = " ".join(SHOW(content).split())
-    for each in words:
-        assert each in split["advice"]
-        assert each in shown
+    for text in words:
+        assert text in split["advice"]
+        assert text in shown
 
 
 def test_the_page_and_a_missing_cell() -> None:
@@ -172,7 +172,7 @@ def test_the_page_and_a_missing_cell() -> None:
             mode="loop",
         )
     ]
-    content = found(
+    content = analyse(
         cells(0.5), cells(0.7, "fed"), loader(0.8, 1, 0), loader(0.8, 1, 0, storage="disk"), refused
     )
     shown = " ".join(SHOW(content).split())
@@ -180,4 +180,4 @@ def test_the_page_and_a_missing_cell() -> None:
     assert "loader w0, disk" in shown
     assert len(REPORT.as_data(content)["splits"]) == 2
     assert "costs time in 3 of 3 cells" in headline(content)[0]
-    assert "dlbench run feed" in SHOW(found(cells(0.5)))
+    assert "dlbench run feed" in SHOW(analyse(cells(0.5)))

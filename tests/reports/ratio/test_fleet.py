@@ -33,24 +33,27 @@ def records(times, fleet="f1", shared=(), machine=KIND.fingerprint):
     """Return a run's records for each node; by node and network, seconds of each launch or of three
     a little apart."""
     return [
-        replace(each, node=Node(fleet, node, tuple(shared)))
+        replace(record, node=Node(fleet, node, tuple(shared)))
         for node, networks in times.items()
         for network, seconds in networks.items()
-        for each in make.launches(
+        for record in make.launches(
             seconds, network=network, machine=machine, run=f"{fleet}-{machine}-{node}"
         )
     ]
 
 
-def found_in(found, readings=None, hosts=None, narrowing=None, **options):
+def report_of(measured, readings=None, hosts=None, narrowing=None, **options):
     """Return the report of these records and, by node, of these readings."""
-    known = hosts or {KIND.fingerprint: KIND}
-    runs = {each.run: make.run(id=each.run, machine=each.machine, node=each.node) for each in found}
+    host_by_fingerprint = hosts or {KIND.fingerprint: KIND}
+    runs = {
+        record.run: make.run(id=record.run, machine=record.machine, node=record.node)
+        for record in measured
+    }
 
     def sentinels(run):
         return [
-            (place, "before", asdict(each))
-            for place, each in enumerate((readings or {}).get(runs[run].node.name, ()))
+            (place, "before", asdict(reading))
+            for place, reading in enumerate((readings or {}).get(runs[run].node.name, ()))
         ]
 
     return REPORT.analyse(
@@ -58,7 +61,9 @@ def found_in(found, readings=None, hosts=None, narrowing=None, **options):
             Results,
             lambda: [(run, 1) for run in runs.values()],
             ReportOptions(**options),
-            of_run=lambda run: Results(tuple(each for each in found if each.run == run), known),
+            of_run=lambda run: Results(
+                tuple(record for record in measured if record.run == run), host_by_fingerprint
+            ),
             sentinels=sentinels,
             narrowing=narrowing or Narrowing(),
         )
@@ -85,9 +90,10 @@ def kind(logs):
     names = [f"n{place + 1}" for place in range(len(logs))]
     times = {
         f"benchmark {place}": {
-            name: summarise([[s] for s in each]) for name, each in zip(names, of, strict=True)
+            name: summarise([[s] for s in launches])
+            for name, launches in zip(names, times_of_nodes, strict=True)
         }
-        for place, of in enumerate(np.exp(logs.transpose(1, 0, 2)))
+        for place, times_of_nodes in enumerate(np.exp(logs.transpose(1, 0, 2)))
     }
     return Kind(KIND, {name: NodeSeen(name) for name in names}, times)
 
@@ -105,29 +111,29 @@ SAME = {f"n{number}": {"fcn5": 1.0, "fcn8": 2.0} for number in range(1, 7)}
 SLOW = {**SAME, "n3": {"fcn5": 1.3, "fcn8": 2.6}}
 
 
-def shown(found, top=12):
-    return export(REPORT, found, ReportOptions(top=top), "terminal")
+def shown(kinds, top=12):
+    return export(REPORT, kinds, ReportOptions(top=top), "terminal")
 
 
-def by_node(found):
+def by_node(kinds):
     """Return of each node its facts, its mean, and its benchmarks."""
-    (kind,) = REPORT.as_data(found)["machines"]
-    nodes = {each["node"]: {**each, "on": []} for each in kind["nodes"]}
-    for each in kind["ratios"]:
-        if each["benchmark"] == "mean":
-            nodes[each["node"]].update(each)
+    (kind,) = REPORT.as_data(kinds)["machines"]
+    nodes = {facts["node"]: {**facts, "on": []} for facts in kind["nodes"]}
+    for ratio in kind["ratios"]:
+        if ratio["benchmark"] == "mean":
+            nodes[ratio["node"]].update(ratio)
         else:
-            nodes[each["node"]]["on"].append(each)
+            nodes[ratio["node"]]["on"].append(ratio)
     return nodes
 
 
 def ratios(times):
     """Return by node and benchmark the value and ends of every ratio, and by node its verdict."""
-    nodes = by_node(found_in(times))
+    nodes = by_node(report_of(times))
     each_of = {
-        (name, each.get("network")): each["ratio"]
-        for name, of in nodes.items()
-        for each in (of, *of["on"])
+        (name, line.get("network")): line["ratio"]
+        for name, node in nodes.items()
+        for line in (node, *node["on"])
     }
     numbers = {
         (*at, end): ratio[end] for at, ratio in each_of.items() for end in ("value", "low", "high")
@@ -144,16 +150,19 @@ FLEETS = st.fixed_dictionaries(
 
 @given(FLEETS, st.randoms(use_true_random=False), st.permutations(NAMES), st.floats(0.25, 4.0))
 def test_names_order_and_scale_change_nothing(times, random, names, scale):
-    found, called = records(times), dict(zip(NAMES, names, strict=True))
-    numbers, verdicts = ratios(found)
-    random.shuffle(found)
-    assert ratios(found) == (numbers, verdicts)
-    renamed, said = ratios(records({called[name]: times[name] for name in NAMES}))
-    assert {name: said[called[name]] for name in NAMES} == verdicts
+    measured, called = records(times), dict(zip(NAMES, names, strict=True))
+    numbers, verdicts = ratios(measured)
+    random.shuffle(measured)
+    assert ratios(measured) == (numbers, verdicts)
+    renamed, verdict_of = ratios(records({called[name]: times[name] for name in NAMES}))
+    assert {name: verdict_of[called[name]] for name in NAMES} == verdicts
     assert {at: renamed[called[at[0]], *at[1:]] for at in numbers} == pytest.approx(
         numbers, rel=1e-6
     )
-    scaled = {name: {net: [scale * t for t in of[net]] for net in of} for name, of in times.items()}
+    scaled = {
+        name: {net: [scale * t for t in networks[net]] for net in networks}
+        for name, networks in times.items()
+    }
     assert ratios(records(scaled))[0] == pytest.approx(numbers, rel=1e-5)
 
 
@@ -162,35 +171,35 @@ def test_the_slow_node_is_named_with_its_ratio_and_on_what():
         n: readings([1e11, 1.01e11, 0.99e11, 1e11], [1e10, 1.01e10, 0.99e10, 1e10]) for n in SLOW
     }
     rates["n3"] = readings([1e11, 1.01e11, 0.99e11, 1e11], [5e9, 5.05e9, 4.95e9, 5e9])
-    found = found_in(records(SLOW), rates)
-    (line,) = REPORT.headline(found)
+    kinds = report_of(records(SLOW), rates)
+    (line,) = REPORT.headline(kinds)
     assert re.match(
         r"n3 is slow: 1\.36x 1\.\d+-1\.\d+ the time of the 5 other nodes of its kind \(geometric",
         line,
     )
     assert line.endswith("(geometric mean of 4 benchmarks); most on memory bandwidth, 2.00x.")
-    text = shown(found)
+    text = shown(kinds)
     assert max(map(len, text.splitlines())) <= 80
     assert "n3, by benchmark" in text
-    assert REPORT.has_section(found)
-    nodes = by_node(found)
+    assert REPORT.has_section(kinds)
+    nodes = by_node(kinds)
     assert nodes["n3"]["on"][0]["benchmark"] == "memory bandwidth"
     assert nodes["n3"]["readings"] == 4
-    assert {name for name, each in nodes.items() if each["verdict"] == "slow"} == {"n3"}
+    assert {name for name, node in nodes.items() if node["verdict"] == "slow"} == {"n3"}
 
 
 def test_of_two_nodes_either_may_be_at_fault():
-    found = found_in(records({name: SLOW[name] for name in ("n1", "n3")}))
-    (line,) = REPORT.headline(found)
+    kinds = report_of(records({name: SLOW[name] for name in ("n1", "n3")}))
+    (line,) = REPORT.headline(kinds)
     assert line.startswith("n3 takes 1.30x 1.")
     assert "With only two nodes, either one may be at fault." in line
 
 
 def test_a_shared_or_disturbed_node_is_marked_and_that_may_be_why():
     busy = make.contention(steal_seconds=5.0)
-    found = [each for each in records(SLOW) if each.node.name != "n3"]
-    found += make.changed(records({"n3": SLOW["n3"]}, shared=("2 other jobs",)), contention=busy)
-    result = found_in(found)
+    measured = [record for record in records(SLOW) if record.node.name != "n3"]
+    measured += make.changed(records({"n3": SLOW["n3"]}, shared=("2 other jobs",)), contention=busy)
+    result = report_of(measured)
     (line,) = REPORT.headline(result)
     assert "It was shared when it was measured (2 other jobs), which may be why." in line
     assert "Other programs disturbed 6 of its 6 launches." in line
@@ -203,42 +212,45 @@ def test_readings_that_others_disturbed_and_repeated_ones_do_not_count():
     slowed = replace(
         CALM, bandwidth_bytes_per_second=1e9, others_cpus=2.0, taken="2026-03-01T13:00:00.000+00:00"
     )
-    found = found_in(records(SAME), {name: [*calm, calm[-1], slowed] for name in SAME})
-    assert {each["readings"] for each in by_node(found).values()} == {3}
-    assert REPORT.headline(found) == [NOTHING]
+    kinds = report_of(records(SAME), {name: [*calm, calm[-1], slowed] for name in SAME})
+    assert {node["readings"] for node in by_node(kinds).values()} == {3}
+    assert REPORT.headline(kinds) == [NOTHING]
     # Of another library the rates do not compare; and who asks for a network asks for no speed of
     # the machine.
-    other = {**dict.fromkeys(SAME, calm), "n6": [replace(each, method="NumPy 3") for each in calm]}
+    other = {
+        **dict.fromkeys(SAME, calm),
+        "n6": [replace(reading, method="NumPy 3") for reading in calm],
+    }
     assert "n6 is not compared on 2 benchmarks" in " ".join(
-        shown(found_in(records(SAME), other)).split()
+        shown(report_of(records(SAME), other)).split()
     )
-    narrowed = found_in(
+    narrowed = report_of(
         records(SAME), dict.fromkeys(SAME, calm), narrowing=Narrowing(axes={"network": "fcn5"})
     )
-    assert {tuple(on["network"] for on in each["on"]) for each in by_node(narrowed).values()} == {
+    assert {tuple(on["network"] for on in node["on"]) for node in by_node(narrowed).values()} == {
         ("fcn5",)
     }
 
 
 def test_what_is_missing_is_said():
     times = {**SAME, "n2": {"fcn5": 1.0}}
-    found = [
-        replace(each, environment="other")
-        if (each.node.name, each.cell.network) == ("n4", "fcn8")
-        else each
-        for each in records(times)
+    measured = [
+        replace(record, environment="other")
+        if (record.node.name, record.cell.network) == ("n4", "fcn8")
+        else record
+        for record in records(times)
     ]
-    found += [
+    measured += [
         replace(
             make.hole(Status.CRASHED, "signal 11", run="r9", machine=KIND.fingerprint),
             node=Node("f1", "n9"),
         )
     ]
-    found += records({"x1": {"fcn5": 1.0}}, machine="kind-2")
+    measured += records({"x1": {"fcn5": 1.0}}, machine="kind-2")
     wrong = make.outcome(parity=make.parity("disagrees", "wrong"))
-    found += [replace(each, outcome=wrong) for each in records({"n8": {"fcn5": 1.0}})]
+    measured += [replace(record, outcome=wrong) for record in records({"n8": {"fcn5": 1.0}})]
     other = replace(KIND, fingerprint="kind-2", name="Xeon, 2 CPUs")
-    lines = REPORT.as_data(found_in(found, hosts={KIND.fingerprint: KIND, "kind-2": other}))[
+    lines = REPORT.as_data(report_of(measured, hosts={KIND.fingerprint: KIND, "kind-2": other}))[
         "missing"
     ]
     fcn8 = "1 benchmark (fcn8, mini-batch 64, torch eager, 1 thread)"
@@ -252,25 +264,25 @@ def test_what_is_missing_is_said():
 
 
 def test_one_fleet_can_be_chosen_and_one_that_is_not_there_is_an_error():
-    found = [*records(SAME, fleet="20261101"), *records(SLOW, fleet="20261102")]
-    assert {len(each["fleets"]) for each in by_node(found_in(found)).values()} == {2}
-    assert REPORT.headline(found_in(found, fleet="20261101")) == [NOTHING]
-    assert REPORT.headline(found_in(found, fleet="20261102"))[0].startswith("n3 is slow")
-    nothing = found_in(found, narrowing=Narrowing(suite="other"))
+    measured = [*records(SAME, fleet="20261101"), *records(SLOW, fleet="20261102")]
+    assert {len(node["fleets"]) for node in by_node(report_of(measured)).values()} == {2}
+    assert REPORT.headline(report_of(measured, fleet="20261101")) == [NOTHING]
+    assert REPORT.headline(report_of(measured, fleet="20261102"))[0].startswith("n3 is slow")
+    nothing = report_of(measured, narrowing=Narrowing(suite="other"))
     assert (nothing, REPORT.page(nothing, ReportOptions()).before) == ([], (NONE,))
     with pytest.raises(ReportError, match="There is no fleet 'x'; there are 20261101, 20261102"):
-        found_in(found, fleet="x")
+        report_of(measured, fleet="x")
     with pytest.raises(ReportError, match="2 fleets begin with '2026'"):
-        found_in(found, fleet="2026")
+        report_of(measured, fleet="2026")
 
 
 def test_of_many_nodes_the_slowest_are_shown_and_the_others_counted():
     many = {f"n{number:03}": {"fcn5": 1.0} for number in range(60)} | {"n030": {"fcn5": 1.5}}
-    found = found_in(records(many))
-    text = shown(found, top=5)
+    kinds = report_of(records(many))
+    text = shown(kinds, top=5)
     assert "55 further nodes: 55 like the others." in " ".join(text.split())
     assert text.index("n030") < text.index("n000")
-    assert len(list(REPORT.as_rows(found).lines)) == 120
+    assert len(list(REPORT.as_rows(kinds).lines)) == 120
 
 
 # Nodes whose truth is known.
@@ -282,7 +294,7 @@ ROUNDS = 120
 def judged(logs):
     """Return the ratios on benchmarks, and the mean of each node."""
     (nodes,) = contrasts([kind(logs)])
-    return [each for _, on in nodes for each in on], [mean for mean, _ in nodes]
+    return [ratio for _, benchmarks in nodes for ratio in benchmarks], [mean for mean, _ in nodes]
 
 
 @pytest.mark.parametrize(
@@ -303,7 +315,7 @@ def test_alike_nodes_raise_few_false_alarms_and_intervals_cover_what_they_say(sh
         noise[0] *= noisy
         families = judged(logs + noise)
         alarms.append(
-            [any(each.p_adjusted < SIGNIFICANCE for each in family) for family in families]
+            [any(ratio.p_adjusted < SIGNIFICANCE for ratio in family) for family in families]
         )
         covered.append(
             [np.mean([r.ratio.low <= 1 <= r.ratio.high for r in family]) for family in families]
@@ -319,20 +331,20 @@ def test_a_node_five_per_cent_slow_is_found_and_no_other():
     rng = np.random.default_rng(SEED)
     for _ in range(20):
         on, means = judged(drawn(rng, (8, 6, 3), node=0.003, slow=1.05))
-        assert [each.verdict for each in means[:-1]] == [LIKE] * 7
+        assert [ratio.verdict for ratio in means[:-1]] == [LIKE] * 7
         assert means[-1].verdict == "slow"
         assert means[-1].ratio.value == pytest.approx(1.05, rel=0.015)
         assert means[-1].others == 7
-        assert "slow" in {each.verdict for each in on if each.node.name == "n8"}
+        assert "slow" in {ratio.verdict for ratio in on if ratio.node.name == "n8"}
 
 
 @pytest.mark.parametrize("factor", [1.3, 30.0])
 def test_a_very_slow_node_makes_no_other_look_fast(factor):
     logs = drawn(np.random.default_rng(SEED), (3, 4, 4), slow=factor)
     on, means = judged(logs)
-    assert [each.verdict for each in means] == [LIKE, LIKE, "slow"]
-    assert [each.others for each in means] == [1, 1, 2]
-    assert FAST not in {each.verdict for each in on}
+    assert [ratio.verdict for ratio in means] == [LIKE, LIKE, "slow"]
+    assert [ratio.others for ratio in means] == [1, 1, 2]
+    assert FAST not in {ratio.verdict for ratio in on}
     assert means[-1].ratio.value == pytest.approx(factor, rel=0.02)
 
 
@@ -341,25 +353,25 @@ def test_several_slow_nodes_and_a_fast_one_are_all_named():
     for node, factor in ((0, 3.0), (1, 1.2), (2, 0.8)):
         logs[node] += math.log(factor)
     _, means = judged(logs)
-    assert [each.verdict for each in means] == ["slow", "slow", FAST, *[LIKE] * 6]
-    assert [each.ratio.value for each in means[:3]] == pytest.approx([3.0, 1.2, 0.8], rel=0.02)
+    assert [ratio.verdict for ratio in means] == ["slow", "slow", FAST, *[LIKE] * 6]
+    assert [ratio.ratio.value for ratio in means[:3]] == pytest.approx([3.0, 1.2, 0.8], rel=0.02)
 
 
 def test_a_node_slow_on_one_benchmark_only_is_named_there():
     logs = drawn(np.random.default_rng(SEED), (6, 12, 4))
     logs[2, 7] += math.log(1.15)
     on, means = judged(logs)
-    assert [(each.node.name, each.benchmark) for each in on if each.verdict == "slow"] == [
+    assert [(ratio.node.name, ratio.benchmark) for ratio in on if ratio.verdict == "slow"] == [
         ("n3", "benchmark 7")
     ]
-    assert "slow" not in {each.verdict for each in means}
+    assert "slow" not in {ratio.verdict for ratio in means}
 
 
 def test_of_one_launch_each_there_is_no_p_value_and_noise_is_no_finding():
     rng = np.random.default_rng(SEED)
     on, means = judged(drawn(rng, (10, 4, 1), slow=1.5))
-    assert {each.p_adjusted for each in on} == {None}
-    assert [each.verdict for each in means].count("slow") == 1
+    assert {ratio.p_adjusted for ratio in on} == {None}
+    assert [ratio.verdict for ratio in means].count("slow") == 1
     assert means[-1].verdict == "slow"
     on, means = judged(drawn(rng, (10, 4, 1)))
-    assert not {"slow", FAST} & {each.verdict for each in (*on, *means)}
+    assert not {"slow", FAST} & {ratio.verdict for ratio in (*on, *means)}

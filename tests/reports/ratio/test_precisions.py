@@ -33,12 +33,12 @@ def test_each_row_is_compared_with_itself_in_float32():
 
 
 def test_cells_without_a_partner_are_named_and_nothing_is_made_up():
-    found = of([*measured(threads=2), *make.launches(FLOAT32, precision="bfloat16", threads=4)])
-    page = REPORT.page(found, None)
+    analysis = of([*measured(threads=2), *make.launches(FLOAT32, precision="bfloat16", threads=4)])
+    page = REPORT.page(analysis, None)
     assert any(line.startswith("Left out: 1 cell (") for line in page.after)
-    (cell,) = REPORT.as_data(found)["cells"]
+    (cell,) = REPORT.as_data(analysis)["cells"]
     assert cell["threads"] == 2
-    assert math.isclose(cell["ratio"]["value"], found.rows[0].ratio.value)
+    assert math.isclose(cell["ratio"]["value"], analysis.rows[0].ratio.value)
 
 
 def test_without_another_precision_it_says_how_to_measure_one():

@@ -54,8 +54,8 @@ def progress_of(records: list[Record], all_modes: bool = False) -> Progress:
     return progress(make.matrix(*records), Builds(records, DATES), all_modes)
 
 
-def only(found: Progress) -> list[Standing]:
-    (ranking,) = found.rankings
+def only(analysis: Progress) -> list[Standing]:
+    (ranking,) = analysis.rankings
     return ranking
 
 
@@ -160,8 +160,8 @@ def test_a_named_build_takes_its_date_from_its_adapter_and_a_crash_takes_no_vers
         network="fcn8",
     )
     records = [*launches(1.0, "torch-old", "2.13.0+cpu", adapter="pytorch"), crashed]
-    found = progress_of(records)
-    for ranking in found.rankings:
+    analysis = progress_of(records)
+    for ranking in analysis.rankings:
         (standing,) = ranking
         assert standing.build == Build("pytorch", "2.13.0+cpu", date(2026, 7, 8))
 
@@ -188,13 +188,13 @@ def test_a_mean_over_disturbed_networks_is_marked_and_names_them() -> None:
     fcn8 = launches(1.0, "tensorflow", "2.21.0", network="fcn8")
     disturbed = make.changed(fcn8, contention=make.contention(steal_seconds=20.0))
     others = [*launches(2.0, network="fcn5"), *launches(2.0, network="fcn8")]
-    found = progress_of([*others, *launches(1.0, "tensorflow", "2.21.0"), *disturbed])
-    (overall,) = found.overall
+    analysis = progress_of([*others, *launches(1.0, "tensorflow", "2.21.0"), *disturbed])
+    (overall,) = analysis.overall
     assert [group.network for group in overall.disturbed] == ["fcn8"]
-    said = " ".join(FORMATS["terminal"](found).split())
-    assert "~ at 1 thread: disturbed on fcn8, mini-batch 64" in said
+    text = " ".join(FORMATS["terminal"](analysis).split())
+    assert "~ at 1 thread: disturbed on fcn8, mini-batch 64" in text
     assert overall.mean is not None
-    assert f"{times(overall.mean.ratio)}~" in said
+    assert f"{times(overall.mean.ratio)}~" in text
 
 
 @pytest.mark.slow

@@ -47,8 +47,8 @@ def two_machines(one, two):
     return machines.machines(matrix_of(records, {"one": KIND, "two": TWIN}))
 
 
-def pairs_of(found):
-    ((_, _, pairs),) = found.rows
+def pairs_of(analysis):
+    ((_, _, pairs),) = analysis.rows
     return pairs
 
 
@@ -67,14 +67,14 @@ def in_groups(cells, levels, deviation=0.001, seed=0):
     ``cells`` has the seconds of a step by framework.
     """
     chance = np.random.default_rng(seed)
-    found = []
+    records = []
     for launch, level in enumerate(levels):
         for framework, seconds in cells.items():
             steps = seconds * level * np.exp(chance.normal(0, deviation, 8))
             outcome = make.outcome(steps, turns=[1] * 8)
             record = make.record(launch=launch, framework=framework, result=outcome)
-            found.append(replace(record, group=f"g{launch}"))
-    return found
+            records.append(replace(record, group=f"g{launch}"))
+    return records
 
 
 def test_of_launches_in_turns_the_ratios_are_known_though_the_seconds_are_not():
@@ -166,7 +166,7 @@ LEADERS = {
 def test_leaders(records, ties, following, outcome):
     leader = leader_of(records)
     assert leader.first.row.framework == "torch"
-    assert [each.row.framework for each in leader.ties] == ties
+    assert [tie.row.framework for tie in leader.ties] == ties
     assert (leader.next.row.framework if leader.next else None, leader.outcome) == (
         following,
         outcome,
@@ -178,7 +178,7 @@ def test_leaders(records, ties, following, outcome):
         leaders.TIE: "a tie",
         leaders.UNDECIDED: "undecided",
     }
-    assert [each for each, words in said.items() if words in headline] == [outcome] * (
+    assert [name for name, words in said.items() if words in headline] == [outcome] * (
         following is not None
     )
     assert leader.launches is None or outcome == leaders.UNDECIDED
@@ -205,7 +205,7 @@ def test_leaders_agree_with_the_stars_and_a_change_of_scale_changes_no_ratio(fac
 
     def made(by):
         times = [
-            [by * factor * math.exp(each) for each in row]
+            [by * factor * math.exp(noise) for noise in row]
             for factor, row in zip(factors, noise, strict=True)
         ]
         return [
@@ -216,15 +216,15 @@ def test_leaders_agree_with_the_stars_and_a_change_of_scale_changes_no_ratio(fac
 
     leader = leader_of(made(1.0))
     stars = {cell.row for cell in matrix_of(made(1.0)).cells.values() if cell.best}
-    assert {leader.first.row, *(each.row for each in leader.ties)} == stars
-    assert all(not clearly_slower(each.seconds, leader.first.seconds) for each in leader.ties)
+    assert {leader.first.row, *(tie.row for tie in leader.ties)} == stars
+    assert all(not clearly_slower(tie.seconds, leader.first.seconds) for tie in leader.ties)
     # Samples are whole nanoseconds.
     assert leader_of(made(scale)).ratio.value == pytest.approx(leader.ratio.value, rel=1e-5)
 
 
 def standing(records, framework):
     (means,) = frameworks.frameworks(matrix_of(records)).rows
-    mean = next(each for each in means if each.pairs[0].cell.row.framework == framework)
+    mean = next(mean for mean in means if mean.pairs[0].cell.row.framework == framework)
     return mean.pairs[0].other.row.framework, mean
 
 
@@ -277,10 +277,10 @@ def test_swapping_machines_inverts_the_ratio(times):
         {name: pair[side] for name, pair in zip(NETWORKS, times, strict=True)} for side in (0, 1)
     )
     there, back = pairs_of(two_machines(one, two)), pairs_of(two_machines(two, one))
-    for found, turned in zip(there, back, strict=True):
-        assert found.ratio.value * turned.ratio.value == pytest.approx(1.0, rel=1e-4)
-        assert found.ratio.low * turned.ratio.high == pytest.approx(1.0, rel=1e-4)
-        assert {SLOWER: FASTER, FASTER: SLOWER}.get(found.verdict, found.verdict) == turned.verdict
+    for pair, turned in zip(there, back, strict=True):
+        assert pair.ratio.value * turned.ratio.value == pytest.approx(1.0, rel=1e-4)
+        assert pair.ratio.low * turned.ratio.high == pytest.approx(1.0, rel=1e-4)
+        assert {SLOWER: FASTER, FASTER: SLOWER}.get(pair.verdict, pair.verdict) == turned.verdict
 
 
 @pytest.mark.parametrize(
@@ -289,20 +289,22 @@ def test_swapping_machines_inverts_the_ratio(times):
     ids=str,
 )
 def test_machines_of_one_kind_have_a_verdict(seconds, verdict):
-    found = two_machines({"fcn5": [1.0, 1.0001, 1.0002]}, {"fcn5": seconds})
-    (machine,) = machines.REPORT.as_data(found)["machines"]
-    assert [each["verdict"] for each in (*machine["cells"], *machine["rows"])] == [verdict, verdict]
-    assert [line["verdict"] for line in machines.REPORT.as_rows(found).lines] == [verdict]
+    analysis = two_machines({"fcn5": [1.0, 1.0001, 1.0002]}, {"fcn5": seconds})
+    (machine,) = machines.REPORT.as_data(analysis)["machines"]
+    assert [row["verdict"] for row in (*machine["cells"], *machine["rows"])] == [verdict, verdict]
+    assert [line["verdict"] for line in machines.REPORT.as_rows(analysis).lines] == [verdict]
 
 
 def test_cells_of_one_machine_only_are_left_out_and_another_build_is_named():
-    elsewhere = [replace(each, environment="other") for each in make.launches(1.0, machine="two")]
+    elsewhere = [
+        replace(record, environment="other") for record in make.launches(1.0, machine="two")
+    ]
     records = [*row("torch", {"fcn5": 1.0, "fcn8": 1.0}, machine="one"), *elsewhere]
-    found = machines.machines(matrix_of(records, {"one": KIND, "two": TWIN}))
-    assert [pair.cell.group.network for pair in pairs_of(found)] == ["fcn5"]
+    analysis = machines.machines(matrix_of(records, {"one": KIND, "two": TWIN}))
+    assert [pair.cell.group.network for pair in pairs_of(analysis)] == ["fcn5"]
     assert (
         "In 1 of 1 the framework's build differs too"
-        in machines.REPORT.page(found, ReportOptions()).before[0]
+        in machines.REPORT.page(analysis, ReportOptions()).before[0]
     )
 
 
@@ -322,10 +324,10 @@ EMPTY = {
 @pytest.mark.parametrize(("report", "records", "words"), EMPTY.values(), ids=EMPTY)
 def test_a_report_with_nothing_to_compare_says_so(report, records, words):
     hosts = {"one": KIND, "two": TWIN, make.MACHINE: Host(make.MACHINE, "two cores")}
-    found = report.analyse(Source(lambda: Results(tuple(records), hosts)))
-    assert words in " ".join(report.page(found, ReportOptions()).before)
-    assert not report.has_section(found)
-    assert report.draw is None or not report.drawable(found)
+    analysis = report.analyse(Source(lambda: Results(tuple(records), hosts)))
+    assert words in " ".join(report.page(analysis, ReportOptions()).before)
+    assert not report.has_section(analysis)
+    assert report.draw is None or not report.drawable(analysis)
 
 
 def test_pictures_name_rows_and_places_and_are_the_same_each_time(tmp_path):
@@ -353,12 +355,12 @@ def test_pictures_name_rows_and_places_and_are_the_same_each_time(tmp_path):
 
 def test_verdicts_from_single_launches_are_adjusted_for_their_number() -> None:
     records = [make.record([seconds], threads=threads) for threads, seconds in ((1, 1.0), (2, 1.2))]
-    fast, slow = sorted(matrix_of(records).cells.values(), key=lambda each: each.cell.threads)
+    fast, slow = sorted(matrix_of(records).cells.values(), key=lambda cell: cell.cell.threads)
     pair = pair_of(slow, fast)
     assert pair is not None
-    assert [each.verdict for each in with_verdicts([pair])] == [
+    assert [judged.verdict for judged in with_verdicts([pair])] == [
         SLOWER
     ]  # at launches that deviate by 5 %
-    assert {(each.verdict, each.p_value) for each in with_verdicts([pair] * 100)} == {
+    assert {(judged.verdict, judged.p_value) for judged in with_verdicts([pair] * 100)} == {
         (UNKNOWN, None)
     }

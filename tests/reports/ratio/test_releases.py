@@ -47,9 +47,9 @@ def launches(
     return make.changed(make.launches(seconds, environment=version, **of_cell), software=software)
 
 
-def found(*several: list[Record], order: Sequence[str] = (), run: str = "run-1") -> Releases:
+def analyse(*several: list[Record], order: Sequence[str] = (), run: str = "run-1") -> Releases:
     """The releases of a run that planned them in this order, else in that of their records."""
-    records = [record for each in several for record in each]
+    records = [record for launches_of_release in several for record in launches_of_release]
     cells = {record.cell.framework: record.cell for record in records if record.run == run}
     plan = tuple(cells[f"jax-{version}"] for version in order) or tuple(cells.values())
     return releases(make.matrix(*records), records, [make.run(id=run, plan=plan, purpose=RELEASES)])
@@ -64,7 +64,7 @@ def around(level: float, spread: float = 0.01) -> list[float]:
 @given(st.lists(st.sampled_from([0.8, 1.0, 1.25]), min_size=2, max_size=9))
 @examples(20)
 def test_a_change_is_marked_where_the_level_changes_and_nowhere_else(levels: list[float]) -> None:
-    points = found(
+    points = analyse(
         *(launches(f"0.{place}", around(level)) for place, level in enumerate(levels))
     ).rows
     steps = [later / earlier for earlier, later in itertools.pairwise(levels)]
@@ -82,8 +82,8 @@ def test_of_releases_that_are_alike_few_series_have_a_change_at_all() -> None:
     false = 0
     for _ in range(60):
         seconds = np.exp(random.normal(0, 0.03, (9, 5)))
-        points = found(
-            *(launches(f"0.{place}", each.tolist()) for place, each in enumerate(seconds))
+        points = analyse(
+            *(launches(f"0.{place}", times.tolist()) for place, times in enumerate(seconds))
         ).rows
         false += any(point.change for point in points)
     assert false <= 7  # expected 3 at most; more than 7 in 1 of 80 experiments
@@ -99,7 +99,7 @@ def test_the_order_is_that_of_the_plan_and_a_hole_is_stepped_over() -> None:
         network="lstm32",
     )
     old, new = launches("0.9.1", around(1.0)), launches("0.11.0", around(1.3))
-    shown = found(new, [hole], old, order=("0.9.1", "0.10.0", "0.11.0"))
+    shown = analyse(new, [hole], old, order=("0.9.1", "0.10.0", "0.11.0"))
     first, missing, last = shown.rows
     assert [point.name for point in shown.rows] == ["0.9.1", "0.10.0", "0.11.0"]
     assert (missing.pair, missing.to_first, missing.change) == (None, None, "")
@@ -114,9 +114,9 @@ def test_the_order_is_that_of_the_plan_and_a_hole_is_stepped_over() -> None:
 
 def test_what_else_changed_leaves_out_the_framework_itself_and_begins_with_what_computes() -> None:
     packages = {"absl-py": "2.0", "numpy": "2.1.0", "opt-einsum": "3.4"}
-    shown = found(launches("0.4.30", around(1.0)), launches("0.5.0", around(1.1), packages))
+    shown = analyse(launches("0.4.30", around(1.0)), launches("0.5.0", around(1.1), packages))
     _, point = shown.rows
-    assert [(each.what, each.before, each.after) for each in point.also_changed] == [
+    assert [(change.what, change.before, change.after) for change in point.also_changed] == [
         ("numpy", "2.0.0", "2.1.0"),
         ("absl-py", None, "2.0"),
         ("opt-einsum", None, "3.4"),
@@ -129,13 +129,15 @@ def test_what_else_changed_leaves_out_the_framework_itself_and_begins_with_what_
 def test_a_newer_run_takes_the_place_of_an_older_one_and_other_runs_are_no_releases() -> None:
     older = [launches(version, around(1.0), run="run-0") for version in ("0.1", "0.2")]
     newer = [launches(version, around(2.0), run="run-1", minutes=60) for version in ("0.1", "0.2")]
-    records = [record for each in older + newer for record in each]
+    records = [record for launches_of_release in older + newer for record in launches_of_release]
     plan = tuple(dict.fromkeys(record.cell for record in records))
     runs = [
         make.run(id="run-0", plan=plan, purpose=RELEASES),
         make.run(id="run-1", plan=plan, purpose=RELEASES),
     ]
-    counting = make.matrix(*(record for each in newer for record in each))
+    counting = make.matrix(
+        *(record for launches_of_release in newer for record in launches_of_release)
+    )
     assert [point.cell.run for point in releases(counting, records, runs).rows] == [
         "run-1",
         "run-1",
@@ -144,18 +146,18 @@ def test_a_newer_run_takes_the_place_of_an_older_one_and_other_runs_are_no_relea
 
 
 def test_two_launches_of_each_are_too_few_for_a_change() -> None:
-    _, point = found(launches("0.1", [1.0, 1.01]), launches("0.2", [2.0, 2.01])).rows
+    _, point = analyse(launches("0.1", [1.0, 1.01]), launches("0.2", [2.0, 2.01])).rows
     assert (point.pair is not None, point.change) == (True, "")
 
 
 def own_step(version: str, seconds: Sequence[float], second_loss: float) -> list[Record]:
     parity = make.parity()._replace(losses=[2.0, second_loss], loss_tolerance=1e-3)
     made = make.changed(launches(version, seconds, network="own"), parity=parity)
-    return [replace(each, network={"family": "own", "numbers": {}}) for each in made]
+    return [replace(record, network={"family": "own", "numbers": {}}) for record in made]
 
 
 def test_a_release_that_computes_something_else_is_named_so_and_not_called_faster() -> None:
-    shown = found(
+    shown = analyse(
         own_step("0.1.1", around(1.0), 1.97),
         own_step("0.2.1", around(0.5), 1.9856),
         own_step("0.3.1", around(0.5), 1.9857),
@@ -176,7 +178,7 @@ def test_a_release_that_computes_something_else_is_named_so_and_not_called_faste
 
 
 def test_the_page_fits_a_terminal_and_its_json_and_picture_have_all(tmp_path: Path) -> None:
-    shown = found(
+    shown = analyse(
         *(
             launches(f"0.{place}.12", around(level))
             for place, level in enumerate((1.0, 1.0, 1.2, 0.9))
@@ -196,7 +198,7 @@ def test_the_page_fits_a_terminal_and_its_json_and_picture_have_all(tmp_path: Pa
     assert REPORT.draw is not None
     (file,) = REPORT.draw(shown, tmp_path / "drawn.svg", ReportOptions())
     assert {"0.0.12", "0.3.12", "slower", "faster"} <= set(texts(file))
-    empty = found()
+    empty = analyse()
     assert "dlbench releases" in FORMATS["terminal"](empty)
     assert not REPORT.drawable(empty)
     assert not REPORT.has_section(empty)
@@ -204,7 +206,7 @@ def test_the_page_fits_a_terminal_and_its_json_and_picture_have_all(tmp_path: Pa
 
 def test_a_noisy_series_names_its_largest_step_that_is_not_decided() -> None:
     """Three launches of each, as measured for a real regression between two releases."""
-    shown = found(
+    shown = analyse(
         launches("0.7.1", [4.1e-3, 4.3e-3, 4.2e-3]),
         launches("0.7.2", [5.5e-3, 4.2e-3, 4.2e-3]),
         launches("0.8.0", [8.5e-3, 14.6e-3, 8.3e-3]),
@@ -224,12 +226,12 @@ def test_a_noisy_series_names_its_largest_step_that_is_not_decided() -> None:
 
 def test_no_step_is_undecided_where_a_clear_one_is_larger_or_all_are_the_same() -> None:
     noisy = [1.7, 2.2, 1.9]
-    clear = found(
+    clear = analyse(
         launches("0.1", around(1.0)), launches("0.2", around(2.0)), launches("0.3", noisy)
     )
     assert [point.change for point in clear.rows] == ["", "slower", ""]
     assert largest_undecided(clear) == []
-    same = found(launches("0.1", around(1.0, 0.001)), launches("0.2", around(1.001, 0.001)))
+    same = analyse(launches("0.1", around(1.0, 0.001)), launches("0.2", around(1.001, 0.001)))
     assert largest_undecided(same) == []
     assert "not decided" not in headline(same)[0]
 
@@ -239,7 +241,7 @@ def test_two_builds_of_an_own_step_are_headed_by_its_file_and_their_one_step_is_
     of_file["specification"] = digest(specification(Own()))
     old = launches("1", [1.0, 2.0, 1.1], framework="a", **of_file)
     new = launches("2", [2.0, 1.9, 1.0], framework="b", **of_file)
-    shown = found(old, new)
+    shown = analyse(old, new)
     (line,) = headline(shown)
     assert line.startswith("train_step: train_step file, ")
     assert line.count("b takes") == 1

@@ -59,18 +59,18 @@ def records_of(worth, pairs=8, noise=0.0, seed=0, names=NAMES, **changes):
 
 def worths(records):
     """Return the worth of all settings together, and of each, of records of one row."""
-    together, *each = worth_of_settings(records, {}).worths
-    return together, each
+    together, *settings = worth_of_settings(records, {}).worths
+    return together, settings
 
 
 @given(st.lists(st.floats(0.3, 3.0), min_size=3, max_size=3))
 def test_a_drift_of_the_machine_is_in_no_ratio(factors):
     together, settings = worths(records_of(dict(zip(NAMES, factors, strict=True))))
-    for name, factor, found in zip(NAMES, factors, settings, strict=True):
-        assert found.setting == name
-        assert found.alone.ratio == pytest.approx(factor, rel=1e-6)
-        assert found.among.ratio == pytest.approx(factor, rel=1e-6)
-        assert found.alone.pairs == found.among.pairs == 8
+    for name, factor, worth in zip(NAMES, factors, settings, strict=True):
+        assert worth.setting == name
+        assert worth.alone.ratio == pytest.approx(factor, rel=1e-6)
+        assert worth.among.ratio == pytest.approx(factor, rel=1e-6)
+        assert worth.alone.pairs == worth.among.pairs == 8
     assert together.alone.ratio == pytest.approx(math.prod(factors), rel=1e-6)
 
 
@@ -82,10 +82,10 @@ def test_of_two_settings_that_do_the_same_work_one_is_worth_nothing_beside_the_o
         for block in range(6)
         for word in tuning.each(NAMES[:2])
     ]
-    for found in worths(made)[1]:
-        assert found.alone.ratio == pytest.approx(0.5)
-        assert found.among.ratio == pytest.approx(1.0)
-        assert found.verdict == WORTH_NOTHING
+    for worth in worths(made)[1]:
+        assert worth.alone.ratio == pytest.approx(0.5)
+        assert worth.among.ratio == pytest.approx(1.0)
+        assert worth.verdict == WORTH_NOTHING
 
 
 def test_over_networks_each_counts_once_however_often_it_was_measured():
@@ -133,31 +133,31 @@ def test_a_launch_setting_is_compared_with_the_same_without_it():
         )
         for word, seconds in times.items()
     ]
-    found = {
-        (each.cell.framework, each.setting): each
-        for each in worth_of_settings(made, {}).worths
-        if each.setting
+    worth_by_setting = {
+        (worth.cell.framework, worth.setting): worth
+        for worth in worth_of_settings(made, {}).worths
+        if worth.setting
     }
-    assert set(found) == {("torch", "alpha"), ("torch", "jemalloc"), ("jax", "jemalloc")}
-    assert found["torch", "jemalloc"].alone.ratio == pytest.approx(0.8)
-    assert found["torch", "jemalloc"].among.ratio == pytest.approx(0.9)
-    assert found["torch", "alpha"].alone.ratio == pytest.approx(0.5)
-    assert found["jax", "jemalloc"].verdict == SLOWER
+    assert set(worth_by_setting) == {("torch", "alpha"), ("torch", "jemalloc"), ("jax", "jemalloc")}
+    assert worth_by_setting["torch", "jemalloc"].alone.ratio == pytest.approx(0.8)
+    assert worth_by_setting["torch", "jemalloc"].among.ratio == pytest.approx(0.9)
+    assert worth_by_setting["torch", "alpha"].alone.ratio == pytest.approx(0.5)
+    assert worth_by_setting["jax", "jemalloc"].verdict == SLOWER
 
 
 def test_the_report_says_what_helps_and_what_hurts():
     made = records_of({"alpha": 0.8, "beta": 1.2, "gamma": 1.0}, noise=0.003)
     source = Source(lambda: Results(tuple(made), {make.MACHINE: read_host(make.MACHINE, None)}))
-    found = REPORT.analyse(source)
-    page = REPORT.page(found, ReportOptions())
+    analysis = REPORT.analyse(source)
+    page = REPORT.page(analysis, ReportOptions())
     assert "Faster with: alpha (torch eager) on fcn5." in page.before
     assert "Slower with: beta (torch eager) on fcn5." in page.before
     assert "Worth nothing: gamma (torch eager) on fcn5." in page.before
-    assert REPORT.as_data(found)["over_networks"] == []
+    assert REPORT.as_data(analysis)["over_networks"] == []
     assert worths(records_of({"alpha": 0.5}, names=("alpha",), pairs=5))[1][0].verdict == NOT_TESTED
-    rows = list(REPORT.as_rows(found).lines)
-    assert [each["setting"] for each in rows] == [None, *NAMES]
-    assert [each["verdict"] for each in rows[1:]] == [FASTER, SLOWER, WORTH_NOTHING]
+    rows = list(REPORT.as_rows(analysis).lines)
+    assert [row["setting"] for row in rows] == [None, *NAMES]
+    assert [row["verdict"] for row in rows[1:]] == [FASTER, SLOWER, WORTH_NOTHING]
     assert (
         "dlbench run tuning"
         in REPORT.page(REPORT.analyse(Source(Results)), ReportOptions()).before[0]
@@ -171,18 +171,18 @@ def reported(**several):
     for hour, (name, made) in enumerate(several.items()):
         started, plan = (
             make.START + timedelta(hours=hour),
-            tuple(dict.fromkeys(each.cell for each in made)),
+            tuple(dict.fromkeys(record.cell for record in made)),
         )
         runs[name] = make.run(id=name, started=started, plan=plan)
-        records[name] = tuple(replace(each, run=name, started=started) for each in made)
+        records[name] = tuple(replace(record, run=name, started=started) for record in made)
     hosts = {make.MACHINE: read_host(make.MACHINE, None)}
     source = Source(
         Results,
         lambda: [(run, 1) for run in runs.values()],
         of_run=lambda run: Results(records[run], hosts),
     )
-    together, *each = REPORT.analyse(source).worths
-    return together, each
+    together, *settings = REPORT.analyse(source).worths
+    return together, settings
 
 
 def test_a_later_run_of_a_tuned_cell_does_not_take_its_partner_away():
@@ -190,7 +190,7 @@ def test_a_later_run_of_a_tuned_cell_does_not_take_its_partner_away():
     later = [record(0.1, NAMES, launch=block, tuning=TUNED) for block in range(3)]
     together, settings = reported(pairs=pairs, later=later)
     assert together.alone.ratio == pytest.approx(0.9**3)
-    assert {each.alone.pairs for each in settings} == {8}
+    assert {worth.alone.pairs for worth in settings} == {8}
 
 
 def test_of_each_comparison_the_newest_run_counts_that_has_an_interval():
@@ -199,32 +199,32 @@ def test_of_each_comparison_the_newest_run_counts_that_has_an_interval():
         records_of(dict.fromkeys(NAMES, 0.5), pairs=2),
     )
     newer = [
-        each
-        for each in records_of(dict.fromkeys(NAMES, 0.8))
-        if each.cell.tuning in (INSTALLED, TUNED)
+        record
+        for record in records_of(dict.fromkeys(NAMES, 0.8))
+        if record.cell.tuning in (INSTALLED, TUNED)
     ]
     together, settings = reported(whole=whole, newer=newer, short=short)
     assert together.alone.ratio == pytest.approx(0.8**3)
-    assert {round(each.alone.ratio, 6) for each in settings} == {0.9}
+    assert {round(worth.alone.ratio, 6) for worth in settings} == {0.9}
 
 
 def test_what_a_search_launched_again_because_it_was_fast_says_nothing():
-    searched = [replace(each, side=SEARCH) for each in records_of(dict.fromkeys(NAMES, 0.9))]
-    found = worth_of_settings(searched, {})
-    assert (found.worths, found.searched) == ((), len(searched))
-    assert "A search" in REPORT.page(found, ReportOptions()).before[0]
+    searched = [replace(record, side=SEARCH) for record in records_of(dict.fromkeys(NAMES, 0.9))]
+    analysis = worth_of_settings(searched, {})
+    assert (analysis.worths, analysis.searched) == ((), len(searched))
+    assert "A search" in REPORT.page(analysis, ReportOptions()).before[0]
 
 
 def test_means_of_rows_that_differ_in_precision_have_names_of_their_own():
     records = [
-        each
+        record
         for precision in ("float32", "bfloat16")
         for network in ("fcn5", "lstm32", "alexnet")
-        for each in records_of(dict.fromkeys(NAMES, 0.9), network=network, precision=precision)
+        for record in records_of(dict.fromkeys(NAMES, 0.9), network=network, precision=precision)
     ]
     worths = worth_of_settings(records, {}).worths
     elsewhere = [
-        replace(each, machine="elsewhere") for each in worths if each.cell.precision == "float32"
+        replace(worth, machine="elsewhere") for worth in worths if worth.cell.precision == "float32"
     ]
     assert sorted(
         (machine, name) for machine, name, _, _ in over_networks([*elsewhere, *worths])
@@ -236,9 +236,11 @@ def test_means_of_rows_that_differ_in_precision_have_names_of_their_own():
 
 
 def test_of_another_build_or_with_other_settings_no_older_pairs_count():
-    old = [replace(each, environment="another") for each in records_of(dict.fromkeys(NAMES, 0.9))]
+    old = [
+        replace(record, environment="another") for record in records_of(dict.fromkeys(NAMES, 0.9))
+    ]
     fewer = records_of(dict.fromkeys(NAMES, 0.7), names=NAMES[:2])
     new = records_of(dict.fromkeys(NAMES, 0.5), pairs=2)
     together, settings = reported(old=old, fewer=fewer, new=new)
     assert together.alone.pairs == 2
-    assert [each.setting for each in settings] == list(NAMES)
+    assert [worth.setting for worth in settings] == list(NAMES)
