@@ -71,7 +71,7 @@ def test_an_extra_that_one_wheel_asks_of_another_brings_what_that_extra_needs(tm
         with zipfile.ZipFile(tmp_path / f"{name}-1-py3-none-any.whl", "w") as archive:
             text = f"Name: {name}\n" + "".join(f"Requires-Dist: {each}\n" for each in requires)
             archive.writestr(f"{name}-1.dist-info/METADATA", text)
-    assert packages._asked_for(tmp_path, tmp_path) == {"cuda-kit", "nvidia-blas"}
+    assert packages._required_names(tmp_path, tmp_path) == {"cuda-kit", "nvidia-blas"}
 
 
 def test_a_lock_with_checksums_takes_no_other_file(home, tmp_path, host_python):

@@ -185,7 +185,7 @@ def publish(tmp_path: Path, module: str, version: str, text: str = "", requires:
 
 def locked(tiny, version: str, ready: bool = False) -> Release:
     """Resolve a release by hand, and pretend that its environment is built."""
-    lock = releases._lock(tiny, version)
+    lock = releases._lock_path(tiny, version)
     lock.parent.mkdir(parents=True, exist_ok=True)
     heading = f"# {version}, uploaded 2024-01-01, for Python {HOST}, 5 MB"
     lock.write_text(f"{heading}\ntiny=={version} --hash=sha256:{'0' * 64}\n")
