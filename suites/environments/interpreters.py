@@ -25,7 +25,7 @@ is near."""
 # nothing.
 _INSPECT = """
 import importlib.util, json, os, platform, sys
-found = {}
+distributions = {}
 installed = "site-packages", "dist-packages"
 folders = [folder for folder in sys.path if os.path.basename(folder) in installed]
 for folder in sys.path:
@@ -33,14 +33,14 @@ for folder in sys.path:
         for name in os.listdir(folder):
             if name.endswith((".dist-info", ".egg-info")):
                 project, _, version = name.rpartition(".")[0].partition("-")
-                found[project.lower().replace("_", "-")] = version.split("-py")[0]
+                distributions[project.lower().replace("_", "-")] = version.split("-py")[0]
 wanted = {name: importlib.util.find_spec(name) for name in sys.argv[1:]}
 for spec in wanted.values():
     folders += [str(folder) for folder in (spec and spec.submodule_search_locations) or ()]
 print(json.dumps({
     "version": platform.python_version(),
     "implementation": platform.python_implementation(),
-    "distributions": found,
+    "distributions": distributions,
     "prefix": sys.prefix,
     "executable": sys.executable or None,
     "folders": folders,
