@@ -133,8 +133,8 @@ def _read(files: list[_File]) -> str:
     digest = hashlib.sha256()
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         digests = pool.map(_digest_of_file, files)
-        for (name, _, _), of_file in zip(files, digests, strict=True):
-            digest.update(f"{name}\0{of_file}\n".encode(errors="surrogateescape"))
+        for (name, _, _), digest_of_file in zip(files, digests, strict=True):
+            digest.update(f"{name}\0{digest_of_file}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 

@@ -89,8 +89,8 @@ class Wheel:
             if tag.interpreter == f"cp3{minor}" and tag.abi != "abi3":
                 return True
         released = date(2011 + minor, 10, 1)  # PEP 602: each October
-        of_the_time = self.uploaded is None or released <= self.uploaded
-        return bool(fitting) and (later or of_the_time)
+        old_enough = self.uploaded is None or released <= self.uploaded
+        return bool(fitting) and (later or old_enough)
 
 
 @cache

@@ -88,7 +88,7 @@ def inspect(interpreter: Path, modules: tuple[str, ...] = ()) -> Inspection:
             f"{interpreter} is not a Python interpreter that starts. Give the path of its python "
             "executable."
         ) from error
-    # No metadata folder of Python lists the Debian packages of an environment built here.
+    # No metadata folder of Python lists the Debian packages of an environment of dlbench.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         manifest = json.loads((interpreter.parent.parent / MANIFEST).read_text(encoding="utf-8"))
         debian = {f"debian {name}": version for name, version in manifest.get("debian", {}).items()}

@@ -501,7 +501,7 @@ def limits_of(names: Iterable[str], uploaded: date | None, python: str) -> dict[
     limits: dict[str, Version] = {}
     for name, wheels in index.wheels(sorted(names)).items():
         fitting: list[Version] = []
-        of_the_time: list[Version] = []
+        old_enough: list[Version] = []
         for wheel in wheels:
             if wheel.version.is_prerelease or wheel.uploaded is None:
                 continue
@@ -509,9 +509,9 @@ def limits_of(names: Iterable[str], uploaded: date | None, python: str) -> dict[
                 continue
             fitting.append(wheel.version)
             if wheel.uploaded <= uploaded + LATER:
-                of_the_time.append(wheel.version)
-        if of_the_time:
-            limits[name] = max(of_the_time)
+                old_enough.append(wheel.version)
+        if old_enough:
+            limits[name] = max(old_enough)
         elif fitting:
             limits[name] = min(fitting)
     return limits

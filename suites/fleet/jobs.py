@@ -99,9 +99,9 @@ def chosen(id_: str | None, suite: str | None = None) -> Fleet:
         if suite in (None, fleet.suite):
             fleets.append(fleet)
     if not fleets:
-        of_suite = f" of {suite}" if suite else ""
+        scope = f" of {suite}" if suite else ""
         raise UsageError(
-            f"No fleet{of_suite} was submitted from here. `dlbench fleet run` starts one."
+            f"No fleet{scope} was submitted from here. `dlbench fleet run` starts one."
         )
     if id_ is None:
         return fleets[-1]

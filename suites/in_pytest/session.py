@@ -241,7 +241,7 @@ class SuiteSession:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dlbench-pytest-"))
                 target = str(Path(folder) / "run.sqlite")
             store = stack.enter_context(delivery.opened(target, say))
-            # Environments are not built here, since that downloads export: `dlbench env build` does
+            # Environments are not built, since that downloads files: `dlbench env build` does
             # it.
             run, _ = run_plan(
                 plan,

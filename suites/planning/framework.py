@@ -94,7 +94,7 @@ class Project(TomlTable):
     licence: str
     source: str
     first_release: datetime.date | None = None
-    releases: tuple[Release, ...] = ()  # the version of the environment here among them
+    releases: tuple[Release, ...] = ()  # the version of dlbench's environment among them
 
 
 SettingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]

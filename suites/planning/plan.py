@@ -232,7 +232,7 @@ def _informative_first(cells: list[Cell]) -> list[Cell]:
         fewest = min(places, key=thread_count)
         ordered[first], ordered[fewest] = ordered[fewest], ordered[first]
     # Cells on a GPU have one thread count: the groups above hold one of them each, and nothing is
-    # undone here.
+    # undone.
     for places in _places(cells, sizes_of):
         if cells[places[0]].on_cpu:
             continue
@@ -826,8 +826,8 @@ def memory_line(plan: Plan, machine: Machine) -> str:
         return ""
     first, why = next(iter(reasons.items()))
     several = "1 cell does" if len(reasons) == 1 else f"{len(reasons)} cells do"
-    of_first = f"{first.network}, mini-batch {first.batch_size}: {why}"
-    return f"{several} not fit into memory and will not be launched; {of_first}."
+    example = f"{first.network}, mini-batch {first.batch_size}: {why}"
+    return f"{several} not fit into memory and will not be launched; {example}."
 
 
 def heap_line(plan: Plan) -> str:

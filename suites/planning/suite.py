@@ -82,7 +82,7 @@ class ProtocolSection(TomlTable):
 
 if TYPE_CHECKING:
     _PlainAxes = TomlTable
-else:  # a field by the table of axes: a new one needs no field here
+else:  # a field for each option of the table of axes
     _fields = {option.key: (Words, option.usual) for option in PLAIN}
     _PlainAxes = create_model("Axes", __base__=TomlTable, **_fields)
 
