@@ -1,9 +1,9 @@
-"""Commits of the user's repository, each built in a git worktree: the user's files and index are
-never touched.
+"""Commits of the user's repository, each built in a git worktree.
 
-The worktrees are in a folder of dlbench. A commit counts as built once the file beside its worktree
-says so, which is written last. Worktrees are removed when the bisection is done, and those of a
-killed one by the next bisection; with --resume those that are built are reused.
+The user's files and index are never touched. The worktrees are in a folder of dlbench. A commit
+counts as built once the file next to its worktree says so, which is written last. Worktrees are
+removed when the bisection is done, and those of a killed one by the next bisection. With --resume
+those that are built are reused.
 """
 
 import contextlib
@@ -45,26 +45,24 @@ def git(folder: Path, *words: str) -> str | None:
 
 
 def digest_of(folder: Path, revision: str, option: str) -> str:
-    """Return the digest of the commit that a revision means; raises UsageError with the option's
-    name.
-    """
-    found = git(
+    """Return the digest of a revision's commit; raises UsageError with the option's name."""
+    digest = git(
         folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
     )
-    if found is None:
+    if digest is None:
         raise UsageError(
             f"{option}: git finds no revision {revision!r} there. `git log --oneline` lists them."
         )
-    return found
+    return digest
 
 
 def commits(folder: Path, earlier: str, later: str) -> dict[str, str]:
-    """Return the first-parent commits from one revision to another, both included: subjects by
-    digest.
+    """Return the subjects of the first-parent commits between two revisions, by digest.
 
-    Raises UsageError.
+    Both revisions are included. Raises UsageError.
     """
-    first, last = (digest_of(folder, each, "--good and --bad") for each in (earlier, later))
+    first = digest_of(folder, earlier, "--good and --bad")
+    last = digest_of(folder, later, "--good and --bad")
     if first == last:
         raise UsageError(f"--good and --bad are the same commit, {first[:SHORT]}. Give two.")
     if git(folder, "merge-base", "--is-ancestor", first, last) is None:
@@ -77,20 +75,20 @@ def commits(folder: Path, earlier: str, later: str) -> dict[str, str]:
             f"{earlier} is not an ancestor of {later}. Give their common ancestor in its place: "
             f"git merge-base {earlier} {later}."
         )
-    said = (
-        git(
-            folder, "log", "--first-parent", "--reverse", "--format=%H %P%x09%s", f"{first}..{last}"
-        )
-        or ""
-    )
-    listed = [line.partition("\t") for line in said.split("\n")]
-    if listed[0][0].split()[1:2] != [first]:
+    options = ("--first-parent", "--reverse", "--format=%H %P%x09%s")
+    log = git(folder, "log", *options, f"{first}..{last}") or ""
+    lines = [line.partition("\t") for line in log.split("\n")]
+    first_parent = lines[0][0].split()[1:2]
+    if first_parent != [first]:
         raise UsageError(
             f"{earlier} lies on a branch that was merged before {later}. Name a commit of the "
             "first-parent history: git log --first-parent --oneline."
         )
-    subject = git(folder, "log", "-1", "--format=%s", first) or ""
-    return {first: subject, **{digests.split()[0]: words for digests, _, words in listed}}
+    subjects = {first: git(folder, "log", "-1", "--format=%s", first) or ""}
+    for digests, _, subject in lines:
+        digest = digests.split()[0]
+        subjects[digest] = subject
+    return subjects
 
 
 class Worktrees:
@@ -106,15 +104,15 @@ class Worktrees:
             raise UsageError(
                 f"--repo: {repository} is not a git repository. Give the folder of one."
             )
-        self._repository, self._command, self._limit = repository, command, limit
+        self._repository = repository
+        self._command = command
+        self._limit = limit
         digest = hashlib.sha256(os.fsencode((repository / place).resolve())).hexdigest()
         self.folder = home() / "bisect" / digest[:12]
 
     @contextlib.contextmanager
     def used(self, keep: bool) -> Iterator[None]:
-        """Remove the worktrees of an earlier bisection, with ``keep`` only those not fully
-        built.
-        """
+        """Remove the worktrees of an earlier bisection; with ``keep`` only those half-built."""
         make_folder(self.folder)
         try:
             with written(self.folder):
@@ -125,13 +123,14 @@ class Worktrees:
             ) from error
         with lock:
             self.remove(built=not keep)
-            for log in [] if keep else self.folder.glob("*.log"):  # of builds that failed
-                log.unlink(missing_ok=True)
+            if not keep:
+                for log in self.folder.glob("*.log"):  # of builds that failed
+                    log.unlink(missing_ok=True)
             yield
 
     def remove(self, built: bool = True) -> None:
         """Remove the worktrees; without ``built`` only those whose build is not complete."""
-        for tree in [each for each in self.folder.iterdir() if each.is_dir()]:
+        for tree in [path for path in self.folder.iterdir() if path.is_dir()]:
             if built or not self._is_built(tree):
                 self._remove(tree)
                 tree.with_suffix(".log").unlink(missing_ok=True)
@@ -143,15 +142,14 @@ class Worktrees:
 
     def _is_built(self, tree: Path) -> bool:
         with contextlib.suppress(OSError):
-            return (
-                tree.is_dir()
-                and tree.with_suffix(".built").read_text(encoding="utf-8") == self._command
-            )
+            built_by = tree.with_suffix(".built").read_text(encoding="utf-8")
+            return tree.is_dir() and built_by == self._command
         return False
 
     def built(self, digest: str) -> Path:
-        """Return the worktree of a commit after its build; raises FrameworkEnvironmentError with
-        the reason.
+        """Return the worktree of a commit after its build.
+
+        Raises FrameworkEnvironmentError with the reason.
         """
         tree = self.folder / digest[:16]
         if self._is_built(tree):
@@ -159,18 +157,8 @@ class Worktrees:
         self._remove(tree)
         with written(self.folder):
             try:
-                if (
-                    git(
-                        self._repository,
-                        "worktree",
-                        "add",
-                        "--force",
-                        "--detach",
-                        str(tree),
-                        digest,
-                    )
-                    is None
-                ):
+                add = ("worktree", "add", "--force", "--detach", str(tree), digest)
+                if git(self._repository, *add) is None:
                     raise FrameworkEnvironmentError(
                         f"no room for it in {tree}, or files of it are missing"
                     )
@@ -186,9 +174,9 @@ class Worktrees:
         log.unlink(missing_ok=True)
         # git's own way to forget the repository of a hook
         command = ["sh", "-c", f"unset $(git rev-parse --local-env-vars)\n{self._command}"]
-        code, said = packages.run(command, log, directory=tree, limit=self._limit)
+        code, output = packages.run(command, log, directory=tree, limit=self._limit)
         if code != 0:
             raise FrameworkEnvironmentError(
-                f"its build failed with exit code {code} ({packages.last_line(said)}); its output "
-                f"is in {log}"
+                f"its build failed with exit code {code} ({packages.last_line(output)}); its "
+                f"output is in {log}"
             )

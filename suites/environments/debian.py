@@ -1,5 +1,4 @@
-"""Packages of a Debian release as part of an environment: locked, downloaded, verified, unpacked
-without root.
+"""Packages of a Debian release in an environment: locked, verified, unpacked without root.
 
 The lock names every file with its size and SHA-256, so the lock is trusted; the mirror only has to
 have the files. apt fetches them with separate lists and settings, and the machine's packages are
@@ -100,7 +99,7 @@ class Package:
 
 def read_lock(path: Path) -> tuple[Package, ...]:
     """Return the packages of a lock; raises SuiteError naming the line that cannot be read."""
-    found = []
+    locked = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         words = " ".join(line.partition("#")[0].split())
         if not words:
@@ -110,19 +109,20 @@ def read_lock(path: Path) -> tuple[Package, ...]:
                 f"{path}, line {number} is not 'package version architecture bytes SHA-256'."
             )
         name, version, kind, size, sha256 = words.split()
-        found.append(Package(name, version, kind, int(size), sha256))
-    return tuple(found)
+        locked.append(Package(name, version, kind, int(size), sha256))
+    return tuple(locked)
 
 
 def architecture(locked: Iterable[Package]) -> str:
     """Return the one machine architecture that these packages are for; "" where all run on any."""
-    return next((each.architecture for each in locked if each.architecture != "all"), "")
+    for package in locked:
+        if package.architecture != "all":
+            return package.architecture
+    return ""
 
 
 def missing() -> str:
-    """Return why Debian packages cannot be had on this machine, as a sentence with the remedy; ""
-    where they can.
-    """
+    """Return why this machine cannot have Debian packages, with the remedy; "" where it can."""
     for program, package in (("apt-get", "apt"), ("dpkg-deb", "dpkg")):
         if shutil.which(program) is None:
             return (
@@ -148,12 +148,16 @@ def keyring() -> Path:
     given = os.environ.get("DLBENCH_DEBIAN_KEYRING")
     if given:
         return given_path(given)
-    return Path(next((each for each in _KEYRINGS if Path(each).is_file()), _KEYRINGS[0]))
+    for path in _KEYRINGS:
+        if Path(path).is_file():
+            return Path(path)
+    return Path(_KEYRINGS[0])
 
 
 def mirror() -> str:
-    """Return the address of a Debian mirror: DLBENCH_DEBIAN_MIRROR, else the one in this machine's
-    apt sources.
+    """Return the address of a Debian mirror.
+
+    It is DLBENCH_DEBIAN_MIRROR, else the one in this machine's apt sources.
     """
     given = os.environ.get("DLBENCH_DEBIAN_MIRROR")
     return given.rstrip("/") if given else machines_mirror()
@@ -161,24 +165,23 @@ def mirror() -> str:
 
 @functools.cache
 def machines_mirror() -> str:
-    """Return the address of the Debian mirror in this machine's apt sources, "" where there is
-    none.
+    """Return the address of the Debian mirror in this machine's apt sources, "" if there is none.
 
-    A vendor's repository may lie in a folder ``debian`` too: taken is the first address with suites
-    that only Debian's releases come with, else the first with nothing but a host above that folder,
+    A vendor's repository may lie in a folder ``debian`` too. So the first address with suites that
+    only Debian's releases have is taken, else the first with nothing but a host above that folder,
     else the first.
     """
     # Lists the addresses of an update: however the sources are written, and with no list downloaded
     # yet.
     answer = _output_of("apt-get", "update", "--print-uris")
     listed = re.findall(r"^'(\S+?)/+dists/([^']*)/(?:In)?Release'", answer, re.MULTILINE)
-    found: list[str] = [address for address, _ in listed if _MIRROR.search(address)]
+    mirrors: list[str] = [address for address, _ in listed if _MIRROR.search(address)]
     debians = {address for address, suite in listed if suite.endswith(_COMPANIONS)}
-    return min(
-        found,
-        key=lambda address: (address not in debians, not _AT_THE_TOP.search(address)),
-        default="",
-    )
+
+    def rank(address: str) -> tuple[bool, bool]:
+        return address not in debians, not _AT_THE_TOP.search(address)
+
+    return min(mirrors, key=rank, default="")
 
 
 def _output_of(*command: str) -> str:
@@ -193,8 +196,9 @@ def _output_of(*command: str) -> str:
 
 
 class Client:
-    """An apt client for one release; every method raises FrameworkEnvironmentError with the reason
-    where apt fails.
+    """An apt client for one release.
+
+    Every method raises FrameworkEnvironmentError with the reason where apt fails.
     """
 
     def __init__(self, folder: Path, release: str, kind: str, log: Path) -> None:
@@ -208,11 +212,10 @@ class Client:
         (folder / "sources.list").write_text(
             f"deb [signed-by={keyring()}] {mirror()} {release} main\n"
         )
+        # Settings of the machine, such as hooks of its own updates, do not apply.
         nothing = ("main", "parts", "sourceparts", "preferences", "preferencesparts")
         settings = {
-            **{
-                f"Dir::Etc::{name}": "/dev/null" for name in nothing
-            },  # of the machine: hooks of its own updates
+            **{f"Dir::Etc::{name}": "/dev/null" for name in nothing},
             "Dir::Etc::sourcelist": str(folder / "sources.list"),
             "Dir::State": str(folder / "state"),
             "Dir::State::status": str(folder / "state/status"),
@@ -228,58 +231,55 @@ class Client:
             # The lock decides, so lists of a release that ended will do.
             "Acquire::Check-Valid-Until": "false",
         }
-        ways = [
-            line
-            for line in _output_of("apt-config", "dump", "Acquire").splitlines()
-            if "Acquire::http" in line
-        ]
-        lines = [*ways, *(f'{key} "{value}";' for key, value in settings.items())]
+        machines_lines = _output_of("apt-config", "dump", "Acquire").splitlines()
+        lines = [line for line in machines_lines if "Acquire::http" in line]
+        lines += [f'{key} "{value}";' for key, value in settings.items()]
         configuration.write_text("\n".join([*lines, f'APT::Architectures {{ "{kind}"; }};', ""]))
 
     def download(self, locked: list[Package], folder: Path, draw: Draw) -> None:
         """Read the mirror's lists, and download packages into a folder."""
         self.update()
-        whole, before = sum(each.size for each in locked) / MEGABYTE, _megabytes(folder)
+        whole = sum(package.size for package in locked) / MEGABYTE
+        before = _megabytes(folder)
 
-        def show(said: str) -> None:
+        def show(output: str) -> None:
             draw(
                 f"downloading {len(locked)} packages, {_megabytes(folder) - before:.0f} of "
                 f"{whole:.0f} MB"
             )
 
-        self._run(
-            ["apt-get", "download", *(f"{each.name}={each.version}" for each in locked)],
-            folder,
-            show,
-        )
+        names = [f"{package.name}={package.version}" for package in locked]
+        self._run(["apt-get", "download", *names], folder, show)
 
     def update(self) -> None:
         """Read the mirror's lists."""
         self._run(["apt-get", "update", "-o", "APT::Update::Error-Mode=any"])
 
     def lock_lines(self, names: list[str], dependencies: bool) -> list[str]:
-        """Return the lines of a lock for these packages, with ``dependencies`` for all they need on
-        an empty system.
+        """Return the lines of a lock for these packages.
+
+        With ``dependencies`` they are also those of all that they need on an empty system.
         """
         if dependencies:
             answer = self._ask(["apt-get", "install", "--simulate", *names])
-            found = re.findall(r"^Inst (\S+) \((\S+) ", answer, re.MULTILINE)
-            names = [f"{name.partition(':')[0]}={version}" for name, version in found]
+            installed = re.findall(r"^Inst (\S+) \((\S+) ", answer, re.MULTILINE)
+            names = [f"{name.partition(':')[0]}={version}" for name, version in installed]
         blocks = self._ask(["apt-cache", "show", "--no-all-versions", *names]).strip().split("\n\n")
-        described = [
-            dict(re.findall(r"^([A-Za-z0-9-]+): (.*)$", block, re.MULTILINE)) for block in blocks
-        ]
-        fields = ("Package", "Version", "Architecture", "Size", "SHA256")
-        return sorted(" ".join(each[field] for field in fields) for each in described)
+        lines = []
+        for block in blocks:
+            described = dict(re.findall(r"^([A-Za-z0-9-]+): (.*)$", block, re.MULTILINE))
+            fields = ("Package", "Version", "Architecture", "Size", "SHA256")
+            lines.append(" ".join(described[field] for field in fields))
+        return sorted(lines)
 
     def _run(
         self, command: list[str], folder: Path | None = None, watch: Callable[[str], object] = str
     ) -> None:
-        code, said = packages.run(
+        code, output = packages.run(
             command, self._log, variables=self._variables, directory=folder, watch=watch
         )
         if code != 0:
-            raise FrameworkEnvironmentError(self._why(said))
+            raise FrameworkEnvironmentError(self._why(output))
 
     def _ask(self, command: list[str]) -> str:
         variables = {**os.environ, **self._variables}
@@ -294,11 +294,11 @@ class Client:
         if packages.out_of_room(text, self._log):
             return f"Debian packages cannot be downloaded: {NO_ROOM}"
         for sign, meaning in _REASONS:
-            if found := re.search(sign, text):
-                gone = found.groupdict()
-                which = gone.get("lost") or " ".join(
-                    filter(None, (gone.get("name"), gone.get("version")))
-                )
+            match = re.search(sign, text)
+            if match:
+                groups = match.groupdict()
+                name_and_version = filter(None, (groups.get("name"), groups.get("version")))
+                which = groups.get("lost") or " ".join(name_and_version)
                 return meaning.format(release=self._release, keyring=keyring(), which=which)
         return (
             f"Debian packages cannot be downloaded: {packages.last_line(text)} (full log: "
@@ -307,17 +307,17 @@ class Client:
 
 
 def _megabytes(folder: Path) -> float:
-    return sum(entry.stat().st_size for entry in os.scandir(folder) if entry.is_file()) / MEGABYTE
+    sizes = [entry.stat().st_size for entry in os.scandir(folder) if entry.is_file()]
+    return sum(sizes) / MEGABYTE
 
 
 def install(
     framework: Framework, environment: Path, kept: Path, log: Path, draw: Draw
 ) -> dict[str, str]:
-    """Download and verify the packages of the framework's lock, unpack them into the environment,
-    make the links.
+    """Download, verify and unpack the packages of the framework's lock, and make the links.
 
-    Verified files stay in ``kept`` and are not fetched again. Returns the version of every package;
-    raises FrameworkEnvironmentError with the reason.
+    Verified files stay in ``kept`` and are not fetched again. Returns the version of every package.
+    Raises FrameworkEnvironmentError with the reason.
     """
     debian = framework.debian
     assert debian is not None
@@ -358,8 +358,9 @@ def _verified(path: Path, package: Package) -> bool:
 
 
 def _unpack(framework: Framework, package: Package, file: Path, tree: Path, log: Path) -> None:
-    """Unpack a package; the filter refuses to write outside the tree, and clears the bits of
-    privileged programs.
+    """Unpack a package.
+
+    The filter refuses to write outside the tree, and clears the bits of privileged programs.
     """
     command = ["dpkg-deb", "--fsys-tarfile", str(file)]
     failed = f"{framework.title}: {package.name} cannot be unpacked"
@@ -374,25 +375,27 @@ def _unpack(framework: Framework, package: Package, file: Path, tree: Path, log:
         except tarfile.FilterError as error:
             raise FrameworkEnvironmentError(f"{failed}: {error}.") from error
         except (tarfile.TarError, OSError) as error:
-            said = log.read_text(encoding="utf-8", errors="replace")
-            if packages.out_of_room(f"{said}{error}", log):
+            text = log.read_text(encoding="utf-8", errors="replace")
+            if packages.out_of_room(f"{text}{error}", log):
                 raise FrameworkEnvironmentError(f"{failed}: {NO_ROOM}") from error
-            reason = packages.last_line(said)
+            reason = packages.last_line(text)
             raise FrameworkEnvironmentError(f"{failed}: {reason} (full log: {log}).") from error
 
 
 def _link(framework: Framework, environment: Path, link: str, target: str) -> None:
     root = environment.resolve()
-    place, meant = environment / link, environment / target
-    if not place.parent.resolve().is_relative_to(root) or not meant.resolve().is_relative_to(root):
+    path = environment / link
+    target_path = environment / target
+    inside = path.parent.resolve().is_relative_to(root)
+    if not inside or not target_path.resolve().is_relative_to(root):
         raise FrameworkEnvironmentError(
             f"{framework.title}: the link {link} to {target} leaves the environment. Correct "
             f"framework.toml in {framework.directory}."
         )
-    if not meant.exists():
+    if not target_path.exists():
         raise FrameworkEnvironmentError(
             f"The Debian packages of {framework.title} lack {target}, which {link} should point "
             f"to. The lock and framework.toml in {framework.directory} do not fit each other."
         )
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.symlink_to(os.path.relpath(meant, place.parent))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(os.path.relpath(target_path, path.parent))

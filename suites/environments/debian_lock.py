@@ -13,9 +13,7 @@ from .debian import Client
 
 
 def write_lock(name: str) -> str:
-    """Write a framework's lock from the mirror's lists; return its path and how many packages it
-    names.
-    """
+    """Write a framework's lock from the mirror's lists; return its path and number of packages."""
     framework = find(name)
     debian = framework.debian
     if debian is None:
@@ -24,9 +22,9 @@ def write_lock(name: str) -> str:
         client = Client(Path(folder), debian.release, "amd64", Path(folder, "log"))
         client.update()
         lines = client.lock_lines(list(debian.packages), debian.dependencies)
+    scope = " and all they need" if debian.dependencies else ", these alone"
     header = (
-        f"# Debian {debian.release}: {' '.join(debian.packages)}"
-        f"{' and all they need' if debian.dependencies else ', these alone'}.\n"
+        f"# Debian {debian.release}: {' '.join(debian.packages)}{scope}.\n"
         f"# Written by: python -m dlbench.suites.environments.debian_lock {framework.name}\n"
         "# package  version  architecture  bytes  SHA-256\n"
     )
@@ -37,7 +35,7 @@ def write_lock(name: str) -> str:
 
 if __name__ == "__main__":
     try:
-        for each in sys.argv[1:]:
-            print(write_lock(each))
+        for name in sys.argv[1:]:
+            print(write_lock(name))
     except DlbenchError as failure:
         sys.exit(str(failure))

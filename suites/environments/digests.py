@@ -1,5 +1,4 @@
-"""Digests of builds and adapters, in twelve hex digits, to tell whether the code here is the code
-that was measured.
+"""Digests of builds and adapters, in twelve hex digits, to recognise the code that was measured.
 
 The digest of a build covers all files of the interpreter's package folders, shared libraries
 included, the framework's own folder if it is elsewhere, its Debian packages, and the interpreter.
@@ -37,9 +36,8 @@ _File = tuple[str, str, os.stat_result]
 def adapter_digest(framework: Framework) -> str:
     """Return a digest of the adapter's code and description; of a user's step, of its file."""
     if framework.file is not None:
-        return hashlib.sha256(_content(framework.file) or b"").hexdigest()[
-            :12
-        ]  # as its records have it
+        digest = hashlib.sha256(_content(framework.file) or b"")
+        return digest.hexdigest()[:12]  # as its records have it
     folder = framework.directory
     return _digest(folder, [*folder.rglob("*.py"), folder / "framework.toml"])
 
@@ -51,44 +49,42 @@ def code_digest(framework: Framework) -> str:
 
 
 def build_digest(inspection: Inspection) -> str:
-    """Return a digest of an interpreter and all files of its packages, wherever they lie."""
+    """Return a digest of an interpreter and all files of its packages, wherever they are."""
     files = sorted(_files(inspection))
     listing = hashlib.sha256()
     for name, path, status in files:
         line = name, path, status.st_size, status.st_mtime_ns, status.st_ctime_ns
         listing.update(repr(line).encode(errors="surrogateescape"))
-    place = hashlib.sha256(
-        json.dumps([str(inspection.prefix), *map(str, inspection.folders)]).encode()
-    ).hexdigest()
+    places = json.dumps([str(inspection.prefix), *map(str, inspection.folders)])
+    place = hashlib.sha256(places.encode()).hexdigest()
     kept = home() / "cache" / "contents" / f"{place[:16]}.json"
     contents = remembered(kept, "contents", listing.hexdigest(), lambda: _read(files))
-    packages = sorted(item for item in inspection.distributions.items() if item[0] != "dlbench")
-    return hashlib.sha256(json.dumps([inspection.name, packages, contents]).encode()).hexdigest()[
-        :12
-    ]
+    distributions = sorted(inspection.distributions.items())
+    packages = [package for package in distributions if package[0] != "dlbench"]
+    content = json.dumps([inspection.name, packages, contents])
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
 def with_variables(digest: str, variables: Mapping[str, str]) -> str:
-    """Return a digest of a build and the environment variables of its launches; that of the build
-    without any.
+    """Return a digest of a build and the environment variables of its launches.
 
-    A secret counts by its name alone, so that nothing about its value can be read from the digest.
+    Without any, it is that of the build. A secret counts by its name alone, so that nothing about
+    its value can be read from the digest.
     """
     if not digest or not variables:
         return digest
     values = [(name, "" if is_secret(name) else value) for name, value in sorted(variables.items())]
-    return hashlib.sha256(
-        json.dumps([digest, values]).encode(errors="surrogateescape")
-    ).hexdigest()[:12]
+    content = json.dumps([digest, values]).encode(errors="surrogateescape")
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def _digest(folder: Path, paths: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for path in sorted(paths):
-        if (content := _content(path)) is not None:
-            digest.update(
-                f"{path.relative_to(folder)}\0{len(content)}\0".encode(errors="surrogateescape")
-            )
+        content = _content(path)
+        if content is not None:
+            heading = f"{path.relative_to(folder)}\0{len(content)}\0"
+            digest.update(heading.encode(errors="surrogateescape"))
             digest.update(content)
     return digest.hexdigest()[:12]
 
@@ -110,27 +106,25 @@ def _files(inspection: Inspection) -> Iterator[_File]:
         folders.append(inspection.prefix / _DEBIAN)
     for folder in folders:
         if not any(other in folder.parents for other in folders):
-            yield from _below(str(folder), folder.name)
+            yield from _files_of_folder(str(folder), folder.name)
 
 
-def _below(folder: str, name: str) -> Iterator[_File]:
+def _files_of_folder(folder: str, name: str) -> Iterator[_File]:
     """Yield the files of a folder and the folders in it; links to folders are not followed."""
     try:
         entries = list(os.scandir(folder))
     except OSError:  # not there, or not for this user: nothing that a launch could import
         return
     for entry in entries:
-        if (
-            entry.name.endswith(_BYTECODE)
-            or entry.name == "__pycache__"
-            or entry.name.startswith(_OWN)
-        ):
+        if entry.name.endswith(_BYTECODE) or entry.name == "__pycache__":
+            continue
+        if entry.name.startswith(_OWN):
             continue
         if name.endswith(".dist-info") and entry.name in _NOTES:
             continue
         with contextlib.suppress(OSError):
             if entry.is_dir(follow_symlinks=False):
-                yield from _below(entry.path, f"{name}/{entry.name}")
+                yield from _files_of_folder(entry.path, f"{name}/{entry.name}")
             elif entry.is_file():
                 yield f"{name}/{entry.name}", entry.path, entry.stat()
 
@@ -138,13 +132,15 @@ def _below(folder: str, name: str) -> Iterator[_File]:
 def _read(files: list[_File]) -> str:
     digest = hashlib.sha256()
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for file, read in zip(files, pool.map(_digest_of_file, files), strict=True):
-            digest.update(f"{file[0]}\0{read}\n".encode(errors="surrogateescape"))
+        digests = pool.map(_digest_of_file, files)
+        for (name, _, _), digest_of_file in zip(files, digests, strict=True):
+            digest.update(f"{name}\0{digest_of_file}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
 def _digest_of_file(file: _File) -> str:
+    _, path, _ = file
     try:
-        return file_digest(Path(file[1]))
+        return file_digest(Path(path))
     except OSError as error:
         return f"cannot be read: {error.errno}"

@@ -76,37 +76,37 @@ def _directory(framework: Framework) -> Path:
 
 def _is_being_built(directory: Path) -> bool:
     """Return whether another process holds the environment's lock."""
-    with (
-        suppress(OSError),
-        Path(f"{directory}.lock").open() as lock,
-    ):  # there is none, or it is not for this user
+    # The lock may be missing, or closed to this user. It is shared: two who look do not see each
+    # other.
+    with suppress(OSError), Path(f"{directory}.lock").open() as lock:
         try:
-            fcntl.flock(
-                lock, fcntl.LOCK_SH | fcntl.LOCK_NB
-            )  # shared: two who look do not see each other
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
     return False
 
 
 def locate(framework: Framework) -> Environment:
-    """Return the framework's environment as it is now, of the first of its locks that there is a
-    Python for.
+    """Return the framework's environment as it is now.
+
+    It is that of the first of its locks that there is a Python for.
     """
-    found = _locate(framework.by_lock[0])
-    for each in framework.by_lock[1:]:
-        if found.state is not State.UNAVAILABLE or base_python(found.framework) is not None:
+    first, *others = framework.by_lock
+    environment = _locate(first)
+    for variant in others:
+        if environment.state is not State.UNAVAILABLE:
             break
-        found = _locate(each)
-    return found
+        if base_python(environment.framework) is not None:
+            break
+        environment = _locate(variant)
+    return environment
 
 
 def _locate(framework: Framework) -> Environment:
     if framework.unavailable:
         directory = home() / "environments" / framework.name
-        return Environment(
-            framework, directory, State.UNAVAILABLE, None, _why_unavailable(framework, directory)
-        )
+        reason = _why_unavailable(framework, directory)
+        return Environment(framework, directory, State.UNAVAILABLE, None, reason)
     if framework.environment == "host":
         return Environment(framework, Path(sys.prefix), State.READY, Path(sys.executable))
     try:
@@ -121,15 +121,15 @@ def _locate(framework: Framework) -> Environment:
         state, reason = State.BEING_BUILT, "Another process is building it."
     elif exists(directory):
         state, reason = State.HALF_BUILT, f"Its build was interrupted. {command} builds it again."
-    elif reason := _why_unavailable(framework, directory):
-        state = State.UNAVAILABLE
     else:
-        state, reason = State.NOT_BUILT, f"{command} builds it."
+        state, reason = State.UNAVAILABLE, _why_unavailable(framework, directory)
+        if not reason:
+            state, reason = State.NOT_BUILT, f"{command} builds it."
     return Environment(framework, directory, state, None, reason)
 
 
 def announce(framework: Framework) -> str:
-    """Return the line that says what building will download and where it goes."""
+    """Return the line that announces a build: its downloads and its folder."""
     return (
         f"{framework.title}: downloads about {framework.download_megabytes} MB, takes about "
         f"{framework.disk_megabytes} MB in {locate(framework).directory}"
@@ -143,7 +143,7 @@ def build(
 
     ``report`` takes lines that stay, ``draw`` lines of progress that the next may overwrite. Raises
     FrameworkEnvironmentError, with the remedy, if this machine lacks something, the folder cannot
-    be written, or a package is unavailable or does not match the lock; nothing half-built is left
+    be written, or a package is unavailable or does not match the lock. Nothing half-built is left
     behind.
     """
     current = locate(framework)
@@ -151,12 +151,11 @@ def build(
         # Left by a build that was killed just before its end.
         shutil.rmtree(downloads(current.directory), ignore_errors=True)
         return current
-    framework, directory = current.framework, current.directory
-    reason = (
-        current.reason
-        if current.state is State.UNAVAILABLE
-        else _why_unavailable(framework, directory)
-    )
+    framework = current.framework
+    directory = current.directory
+    reason = current.reason
+    if current.state is not State.UNAVAILABLE:
+        reason = _why_unavailable(framework, directory)
     if reason:
         raise FrameworkEnvironmentError(reason)
     with written(directory):
@@ -216,12 +215,11 @@ def _install(framework: Framework, directory: Path, report: Report, draw: Draw) 
 
 
 def remove(framework: Framework, releases: bool = False) -> bool:
-    """Remove the framework's environments, their downloads and its adapter's cache; False where
-    there was none.
+    """Remove the framework's environments, their downloads and its adapter's cache.
 
-    With ``releases`` those of its releases (`releases.build_release`) instead, and no cache. Raises
-    FrameworkEnvironmentError where one is being built now, before anything is removed, or cannot be
-    removed.
+    With ``releases`` remove those of its releases (`releases.build_release`) instead, and no cache.
+    Return False if there was none. Raises FrameworkEnvironmentError where one is being built now,
+    before anything is removed, or cannot be removed.
     """
     if framework.unavailable:
         return False
@@ -229,25 +227,17 @@ def remove(framework: Framework, releases: bool = False) -> bool:
         raise FrameworkEnvironmentError(
             f"{framework.name} uses dlbench's own environment; there is nothing to remove."
         )
-    pattern = _pattern(framework, releases)
-    places = (home() / "environments", home() / "downloads")
     try:
         with ExitStack() as locks:
-            names = {
-                each.name.removesuffix(".lock")
-                for place in places
-                if place.is_dir()
-                for each in place.iterdir()
-            }
-            environments = [places[0] / name for name in sorted(names) if pattern.fullmatch(name)]
+            environments = _environment_folders(framework, releases)
             for directory in environments:
                 directory.parent.mkdir(parents=True, exist_ok=True)
                 # The lock file stays: present and later waiters must lock the same file.
                 locks.enter_context(filelock.FileLock(f"{directory}.lock", timeout=_PATIENCE))
             caches = [] if releases else [home() / "cache" / framework.name]
             folders = [*caches, *environments, *map(downloads, environments)]
-            there = [folder for folder in folders if folder.exists()]
-            for folder in there:
+            present = [folder for folder in folders if folder.exists()]
+            for folder in present:
                 shutil.rmtree(folder)
             for directory in environments:
                 directory.with_name(f"{directory.name}.log").unlink(missing_ok=True)
@@ -262,62 +252,79 @@ def remove(framework: Framework, releases: bool = False) -> bool:
             f"{framework.title} cannot be removed: {error.filename or home()}: "
             f"{error.strerror or error}."
         ) from error
-    return bool(there)
+    return bool(present)
+
+
+def _environment_folders(framework: Framework, releases: bool) -> list[Path]:
+    """Return the folders of its environments, or of those of its releases.
+
+    A folder may be missing where there are only its downloads or its lock file.
+    """
+    folder = home() / "environments"
+    names: set[str] = set()
+    for place in (folder, home() / "downloads"):
+        if place.is_dir():
+            names.update(path.name.removesuffix(".lock") for path in place.iterdir())
+    pattern = _pattern(framework, releases)
+    return [folder / name for name in sorted(names) if pattern.fullmatch(name)]
 
 
 def _pattern(framework: Framework, releases: bool) -> re.Pattern[str]:
-    """Return what matches the folders of its environments, or of those of its releases
-    (`jax-0.4.20-1a2b3c4d`).
-    """
+    """Return the pattern of its environments' folders, or of its releases' (`jax-0.4-1a2b3c4d`)."""
     version = "-[^-]+" if releases else ""
     return re.compile(rf"{re.escape(framework.name)}{version}-[0-9a-f]{{8}}")
 
 
 def size_of_releases(framework: Framework) -> tuple[int, int]:
     """Return how many releases of a framework are built, and the megabytes that they take."""
-    folder, pattern, sizes = home() / "environments", _pattern(framework, releases=True), []
+    folder = home() / "environments"
+    pattern = _pattern(framework, releases=True)
+    sizes: list[int] = []
     for directory in folder.iterdir() if folder.is_dir() else ():
         if pattern.fullmatch(directory.name):
             with suppress(OSError, ValueError, LookupError, TypeError):  # half-built
-                sizes.append(int(json.loads((directory / MANIFEST).read_bytes())["megabytes"]))
+                manifest = json.loads((directory / MANIFEST).read_bytes())
+                sizes.append(int(manifest["megabytes"]))
     return len(sizes), sum(sizes)
 
 
 def base_python(framework: Framework) -> Path | None:
-    """Return an interpreter of a version that this framework can live in, None where there is
-    none.
-    """
-    return next((found for version in framework.python if (found := find_python(version))), None)
+    """Return an interpreter of a version that this framework can live in; None if there is none."""
+    for version in framework.python:
+        interpreter = find_python(version)
+        if interpreter is not None:
+            return interpreter
+    return None
 
 
 def _why_unavailable(framework: Framework, directory: Path) -> str:
-    """Return why this machine cannot have the framework's environment, with the remedy; "" if it
-    can.
+    """Return why this machine cannot have the framework's environment, with the remedy; else "".
 
     Uses no network: the answer is known before the first byte is downloaded.
     """
     if framework.unavailable:
         successor = f" {framework.successor} takes its place." if framework.successor else ""
         return f"{framework.title} is not available: {framework.unavailable}{successor}"
-    here = f"{framework.title} is not available here:"
-    give = f"Or give an interpreter that has it: --python {framework.name}=/path/to/python."
+    problem = f"{framework.title} is not available here:"
+    other_way = f"Or give an interpreter that has it: --python {framework.name}=/path/to/python."
     if framework.debian is not None:
         try:
-            kind = debian.architecture(
-                debian.read_lock(framework.directory / framework.debian.lock)
-            )
+            locked = debian.read_lock(framework.directory / framework.debian.lock)
         except SuiteError as error:
             return str(error)
+        kind = debian.architecture(locked)
         machine = _ARCHITECTURES.get(platform.machine(), platform.machine())
         if sys.platform != "linux" or kind not in ("", machine):
             return (
-                f"{here} its packages are for Linux on {kind}, this is {sys.platform} on {machine}."
+                f"{problem} its packages are for Linux on {kind}, this is {sys.platform} on "
+                f"{machine}."
             )
-        if reason := debian.missing():
-            return f"{here} {reason} {give}"
+        reason = debian.missing()
+        if reason:
+            return f"{problem} {reason} {other_way}"
     if not framework.python and not framework.interpreter:
-        where = 'as in python = ["3.11"], in framework.toml'
-        return f"{framework.title} names no Python. List the versions that it supports, {where}."
+        example = 'as in python = ["3.11"], in framework.toml'
+        return f"{framework.title} names no Python. List the versions that it supports, {example}."
     if framework.python and base_python(framework) is None:
         newest = framework.python[0]
         return (
@@ -328,29 +335,30 @@ def _why_unavailable(framework: Framework, directory: Path) -> str:
         )
     for program in framework.programs:
         if shutil.which(program) is None:
-            return f"{here} it needs {program}, which is not on PATH. Install it. {give}"
+            return f"{problem} it needs {program}, which is not on PATH. Install it. {other_way}"
+    return _lack_of_space(framework, directory)
+
+
+def _lack_of_space(framework: Framework, directory: Path) -> str:
+    """Return that the disk is too small for the environment, with the remedy; "" if it is not."""
     needed = framework.disk_megabytes
-    if framework.debian is not None or (
-        not framework.interpreter and packages.is_hashed(framework.lock_file)
-    ):
-        needed += framework.download_megabytes  # kept beside the environment until it is ready
+    hashed = not framework.interpreter and packages.is_hashed(framework.lock_file)
+    if framework.debian is not None or hashed:
+        needed += framework.download_megabytes  # kept until the environment is ready
     free = free_megabytes(directory)
-    if (
-        free is None
-        or free >= needed
-        or free + sum(map(_used_megabytes, (downloads(directory), directory))) >= needed
-    ):
+    if free is None or free >= needed:
+        return ""
+    if free + _used_megabytes(downloads(directory)) + _used_megabytes(directory) >= needed:
         return ""
     return (
-        f"{here} it needs about {needed} MB and {directory.parent} has {free:.0f} MB free. Free "
-        "some, or set DLBENCH_HOME to a folder on a larger disk."
+        f"{framework.title} is not available here: it needs about {needed} MB and "
+        f"{directory.parent} has {free:.0f} MB free. Free some, or set DLBENCH_HOME to a folder "
+        "on a larger disk."
     )
 
 
 def free_megabytes(folder: Path) -> float | None:
-    """Return the room on the disk that this folder lies on or would lie on; None where that is not
-    known.
-    """
+    """Return the free space of the disk that this folder is or would be on; None if not known."""
     for candidate in (folder, *folder.parents):
         try:
             return shutil.disk_usage(candidate).free / MEGABYTE
@@ -379,9 +387,8 @@ class Source:
     name: str  # "CPython 3.11.7"; "" where there is none
     digest: str  # of the interpreter and its packages' files; "" where there is none
     reason: str = ""
-    folder: Path | None = (
-        None  # of the environment: what {environment} in a framework's variables stands for
-    )
+    folder: Path | None = None
+    """Folder of the environment: the value of {environment} in a framework's variables."""
 
 
 def look_into(build: Build, interpreter: Path) -> Inspection:
@@ -398,53 +405,56 @@ def external_source(build: Build) -> Source:
     assert build.interpreter is not None
     if build.framework.unavailable:
         raise FrameworkEnvironmentError(locate(build.framework).reason)
-    found = look_into(build, build.interpreter)
-    if found.missing:
+    inspection = look_into(build, build.interpreter)
+    if inspection.missing:
         raise FrameworkEnvironmentError(
             f"The interpreter given for {build.name}, {build.interpreter}, lacks "
-            f"{' and '.join(found.missing)}. Install it there (`{build.interpreter} -m pip install "
-            "...`) or give another interpreter."
+            f"{' and '.join(inspection.missing)}. Install it there (`{build.interpreter} -m pip "
+            "install ...`) or give another interpreter."
         )
-    folder = found.prefix or build.interpreter.parent.parent
-    return Source(build, build.interpreter, found.name, build_digest(found), folder=folder)
+    folder = inspection.prefix or build.interpreter.parent.parent
+    return Source(
+        build, build.interpreter, inspection.name, build_digest(inspection), folder=folder
+    )
 
 
 def prepare_sources(
     builds: Iterable[Build], report: Report, build_missing: bool = True
 ) -> dict[str, Source]:
-    """Return a source for every build, by row name, building the environments that are not there
-    yet.
+    """Return a source for every build, by row name, building environments that are missing.
 
     An environment that cannot be built gives a source without an interpreter, with the reason: the
     other frameworks still run. An unusable interpreter that the user named is an error.
     """
-    distinct = {build.name: build for build in builds}
-    found = {
-        name: external_source(build)
-        for name, build in distinct.items()
-        if build.interpreter is not None
-    }
-    own = {name: each for name, each in distinct.items() if name not in found}
-    states = {name: locate(each.framework).state for name, each in own.items()}
-    missing = [
-        name for name, state in states.items() if state not in (State.READY, State.UNAVAILABLE)
-    ]
-    missing = missing if build_missing else []
+    by_name = {build.name: build for build in builds}
+    sources: dict[str, Source] = {}
+    own: dict[str, Build] = {}
+    for name, row in by_name.items():
+        if row.interpreter is None:
+            own[name] = row
+        else:
+            sources[name] = external_source(row)
+    missing: list[str] = []
+    if build_missing:
+        states = {name: locate(row.framework).state for name, row in own.items()}
+        usable = (State.READY, State.UNAVAILABLE)
+        missing = [name for name, state in states.items() if state not in usable]
     for name in missing:
         report(announce(own[name].framework))
-    for name, each in own.items():
+    for name, row in own.items():
         try:
             if name in missing:
                 with StatusLine(err) as status:
-                    build(each.framework, report, status.draw)
-            located = locate(each.framework)
+                    build(row.framework, report, status.draw)
+            located = locate(row.framework)
             if located.interpreter is None:
                 raise FrameworkEnvironmentError(located.reason)
-            seen = look_into(each, located.interpreter)
-            found[name] = Source(
-                each, located.interpreter, seen.name, build_digest(seen), folder=located.directory
+            inspection = look_into(row, located.interpreter)
+            digest = build_digest(inspection)
+            sources[name] = Source(
+                row, located.interpreter, inspection.name, digest, folder=located.directory
             )
         except FrameworkEnvironmentError as error:
-            report(f"{each.framework.title} is left out. {error}")
-            found[name] = Source(each, None, "", "", str(error))
-    return found
+            report(f"{row.framework.title} is left out. {error}")
+            sources[name] = Source(row, None, "", "", str(error))
+    return sources

@@ -35,16 +35,13 @@ def home() -> Path:
 def fleets() -> Path:
     """Return the folder of fleets' descriptions and logs, a folder for each fleet: not a cache."""
     given = os.environ.get("DLBENCH_HOME")
-    return (
-        given_path(given) if given else platformdirs.user_state_path("dlbench").absolute()
-    ) / "fleets"
+    folder = given_path(given) if given else platformdirs.user_state_path("dlbench").absolute()
+    return folder / "fleets"
 
 
 @functools.cache
 def processor() -> str:
-    """Return a short name for this kind of processor: another model, or another instruction set,
-    has another.
-    """
+    """Return a short name for this kind of processor: its model and its instruction sets."""
     cpu = probe_cpu()
     kind = (
         cpu.architecture,
@@ -58,33 +55,26 @@ def processor() -> str:
 
 
 def cache_directory(framework: Framework) -> Path:
-    """Return the folder where this framework's adapter may cache costly results, such as compiled
-    programs.
+    """Return the folder where this framework's adapter may cache costly results.
 
-    Each kind of processor has its own: machines may share a home, and programs are compiled for the
-    one they run on.
+    These are results such as compiled programs. Each kind of processor has its own folder: machines
+    may share a home, and programs are compiled for the one they run on.
     """
     return home() / "cache" / framework.name / processor()
 
 
 def downloads(environment: Path) -> Path:
-    """Return the folder of downloads for an environment that is not ready yet, named by its
-    folder.
-    """
+    """Return the folder of downloads for an environment that is not ready yet."""
     return home() / "downloads" / environment.name
 
 
 def exists(path: Path) -> bool:
-    """Return whether a path can be seen: one in a folder that this user may not enter is not
-    there.
-    """
+    """Return whether a path can be seen; not one in a folder that this user may not enter."""
     return os.path.exists(path)  # noqa: PTH110 - Path's own raises for such a folder
 
 
 def make_folder(folder: Path) -> Path:
-    """Make a folder of dlbench's own and return it; raises FrameworkEnvironmentError where it
-    cannot be.
-    """
+    """Make a folder of dlbench's own and return it; raises FrameworkEnvironmentError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -102,9 +92,7 @@ def file_digest(path: Path) -> str:
 
 @contextlib.contextmanager
 def written(folder: Path) -> Iterator[None]:
-    """Raise FrameworkEnvironmentError where something below a folder of dlbench's own cannot be
-    written.
-    """
+    """Raise FrameworkEnvironmentError where dlbench's own folder cannot be written."""
     try:
         yield
     except TimeoutError:
@@ -116,8 +104,9 @@ def written(folder: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all, even if this process is killed or another writes it at the
-    same time.
+    """Write a file whole or not at all.
+
+    That holds even if this process is killed or another writes the file at the same time.
     """
     path = path.resolve()  # a symbolic link is followed
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -129,16 +118,14 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def remembered(file: Path, key: str, stamp: str, find: Callable[[], str]) -> str:
-    """Return the answer for a key from a file of answers; if its stamp has changed, find it
-    again.
-    """
-    known: dict[str, list[str]] = {}
+    """Return the answer for a key from a file of answers, found again if its stamp has changed."""
+    answers: dict[str, list[str]] = {}
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
-        known = dict(json.loads(file.read_text(encoding="utf-8")))
-        if known[key][0] == stamp:
-            return str(known[key][1])
-    found = find()
+        answers = dict(json.loads(file.read_text(encoding="utf-8")))
+        if answers[key][0] == stamp:
+            return str(answers[key][1])
+    answer = find()
     with contextlib.suppress(OSError):  # a home that cannot be written: it is found each time
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, json.dumps({**known, key: [stamp, found]}))
-    return found
+        write_whole(file, json.dumps({**answers, key: [stamp, answer]}))
+    return answer

@@ -1,9 +1,9 @@
-"""Wheels on the package index, as pip sees it: its index settings, proxies, certificates and
-passwords apply.
+"""Wheels on the package index, as pip sees it.
 
-pip has no command that shows the upload time and the Pythons of a file, but the index's own answer
-(the "simple" API) has both. So a small program requests it with pip's own session: another client
-would lack pip's certificates, proxies and passwords.
+pip's index settings, proxies, certificates and passwords apply. pip has no command that shows the
+upload time and the Pythons of a file, but the index's own answer (the "simple" API) has both. So a
+small program requests it with pip's own session: another client would lack pip's certificates,
+proxies and passwords.
 """
 
 import contextlib
@@ -77,7 +77,7 @@ class Wheel:
     def fits(self, python: str, later: bool = False) -> bool:
         """Return whether it is for this version of Python ("3.12") on this machine.
 
-        A wheel for any later Python was tested on those that existed when it was uploaded; newer
+        A wheel for any later Python was tested on those that existed when it was uploaded. Newer
         ones count only with ``later``.
         """
         # A minor version means its last release: ">=3.7.1" does not exclude 3.7.
@@ -85,42 +85,42 @@ class Wheel:
             return False
         fitting = self.made_for & _tags(python)
         minor = int(python.partition(".")[2])
-        made_for_it = any(
-            each.interpreter == f"cp3{minor}" and each.abi != "abi3" for each in fitting
-        )
-        known_then = (
-            self.uploaded is None or date(2011 + minor, 10, 1) <= self.uploaded
-        )  # PEP 602: each October
-        return made_for_it or (bool(fitting) and (later or known_then))
+        for tag in fitting:
+            if tag.interpreter == f"cp3{minor}" and tag.abi != "abi3":
+                return True
+        released = date(2011 + minor, 10, 1)  # PEP 602: each October
+        old_enough = self.uploaded is None or released <= self.uploaded
+        return bool(fitting) and (later or old_enough)
 
 
 @cache
 def _tags(python: str) -> frozenset[tags.Tag]:
-    version = (3, int(python.partition(".")[2]))
-    return frozenset(
-        (*tags.cpython_tags(version), *tags.compatible_tags(version, f"cp3{version[1]}"))
-    )
+    minor = int(python.partition(".")[2])
+    compatible = tags.compatible_tags((3, minor), f"cp3{minor}")
+    return frozenset((*tags.cpython_tags((3, minor)), *compatible))
 
 
 def wheels(names: Iterable[str]) -> dict[str, tuple[Wheel, ...]]:
-    """Return the wheels of these packages on all indexes of pip's settings; none of an unknown
-    package.
+    """Return the wheels of these packages on all indexes of pip's settings, by package.
 
-    Yanked wheels are left out. Each package is requested once per process. Raises
-    IndexUnreachableError if a package has no wheel and an index could not be reached, and
-    FrameworkEnvironmentError if pip cannot be used.
+    An unknown package has none, and yanked wheels are left out. Each package is requested once per
+    process. Raises IndexUnreachableError if a package has no wheel and an index could not be
+    reached, and FrameworkEnvironmentError if pip cannot be used.
     """
     wanted = list(dict.fromkeys(str(canonicalize_name(name)) for name in names))
-    if missing := [name for name in wanted if name not in _known]:
+    missing = [name for name in wanted if name not in _known]
+    if missing:
         pages, problems = _ask(missing)
-        found: dict[str, dict[str, Wheel]] = {name: {} for name in missing}
+        by_file: dict[str, dict[str, Wheel]] = {name: {} for name in missing}
         for name, kind, text in pages:
-            found[name] = {each.file: each for each in read_page(name, kind, text)} | found[name]
-        if problems and not all(found.values()):
+            page = {wheel.file: wheel for wheel in read_page(name, kind, text)}
+            by_file[name] = page | by_file[name]  # the first index with a file is the one used
+        if problems and not all(by_file.values()):
             raise IndexUnreachableError(
                 f"The package index could not be reached ({problems[0]}). {_CHECK}"
             )
-        _known.update({name: tuple(of.values()) for name, of in found.items()})
+        for name, files in by_file.items():
+            _known[name] = tuple(files.values())
     return {name: _known[name] for name in wanted}
 
 
@@ -139,10 +139,10 @@ def _ask(names: list[str]) -> tuple[list[tuple[str, str, str]], list[str]]:
     except subprocess.TimeoutExpired as error:
         raise IndexUnreachableError(f"The package index did not answer. {_CHECK}") from error
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        lines = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
         raise FrameworkEnvironmentError(
             f"pip of {sys.executable} cannot be asked for the files of the package index: "
-            f"{said[-1][:200]}. Install pip there, or upgrade it."
+            f"{lines[-1][:200]}. Install pip there, or upgrade it."
         ) from error
     return pages, problems
 
@@ -156,47 +156,36 @@ def read_page(name: str, kind: str, text: str) -> Iterator[Wheel]:
             f"The package index's answer for {name} cannot be read."
         ) from error
     for file in files:
-        with contextlib.suppress(
-            LookupError, ValueError, TypeError
-        ):  # an sdist, or a name that pip would not take
+        # An sdist, or a name that pip would not take, raises one of these.
+        with contextlib.suppress(LookupError, ValueError, TypeError):
             project, version, _, made_for = parse_wheel_filename(file["filename"])
             requires = SpecifierSet(file.get("requires-python") or "")
-            uploaded = (
-                date.fromisoformat(file["upload-time"][:10]) if file.get("upload-time") else None
-            )
+            uploaded = None
+            if file.get("upload-time"):
+                uploaded = date.fromisoformat(file["upload-time"][:10])
             if project == name and file.get("yanked") in (None, False):
-                yield Wheel(
-                    file["filename"],
-                    version,
-                    made_for,
-                    requires,
-                    uploaded,
-                    int(file.get("size") or 0),
-                )
+                size = int(file.get("size") or 0)
+                yield Wheel(file["filename"], version, made_for, requires, uploaded, size)
 
 
 def _links(text: str) -> list[dict[str, Any]]:
-    """Return the links of a page of HTML, as the JSON would have them."""
-    found: list[dict[str, Any]] = []
+    """Return the links of a page of HTML, in the form of the JSON."""
+    links: list[dict[str, Any]] = []
 
     class Page(HTMLParser):
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            if tag == "a":
-                given = dict(attrs)
-                name, requires = (
-                    file_name(given.get("href") or ""),
-                    given.get("data-requires-python"),
-                )
-                found.append(
-                    {
-                        "filename": name,
-                        "requires-python": requires,
-                        "yanked": "data-yanked" in given,
-                    }
-                )
+            if tag != "a":
+                return
+            given = dict(attrs)
+            link = {
+                "filename": file_name(given.get("href") or ""),
+                "requires-python": given.get("data-requires-python"),
+                "yanked": "data-yanked" in given,
+            }
+            links.append(link)
 
     Page().feed(text)
-    return found
+    return links
 
 
 def file_name(url: str) -> str:

@@ -1,6 +1,4 @@
-"""Finding Python interpreters on this machine, and looking into one without importing a
-framework.
-"""
+"""Python interpreters on this machine, inspected without importing a framework."""
 
 import contextlib
 import functools
@@ -27,7 +25,7 @@ is near."""
 # nothing.
 _INSPECT = """
 import importlib.util, json, os, platform, sys
-found = {}
+distributions = {}
 installed = "site-packages", "dist-packages"
 folders = [folder for folder in sys.path if os.path.basename(folder) in installed]
 for folder in sys.path:
@@ -35,14 +33,14 @@ for folder in sys.path:
         for name in os.listdir(folder):
             if name.endswith((".dist-info", ".egg-info")):
                 project, _, version = name.rpartition(".")[0].partition("-")
-                found[project.lower().replace("_", "-")] = version.split("-py")[0]
+                distributions[project.lower().replace("_", "-")] = version.split("-py")[0]
 wanted = {name: importlib.util.find_spec(name) for name in sys.argv[1:]}
 for spec in wanted.values():
-    folders += [str(each) for each in (spec and spec.submodule_search_locations) or ()]
+    folders += [str(folder) for folder in (spec and spec.submodule_search_locations) or ()]
 print(json.dumps({
     "version": platform.python_version(),
     "implementation": platform.python_implementation(),
-    "distributions": found,
+    "distributions": distributions,
     "prefix": sys.prefix,
     "executable": sys.executable or None,
     "folders": folders,
@@ -61,9 +59,8 @@ class Inspection:
     missing: tuple[str, ...]
     prefix: Path | None = None  # the folder that its packages are in
     executable: Path | None = None
-    folders: tuple[
-        Path, ...
-    ] = ()  # what packages are imported from, and those of the modules asked for
+    folders: tuple[Path, ...] = ()
+    """Folders that packages are imported from, and those of the modules asked for."""
 
     @property
     def name(self) -> str:
@@ -85,32 +82,31 @@ def inspect(interpreter: Path, modules: tuple[str, ...] = ()) -> Inspection:
             stdin=subprocess.DEVNULL,
             check=True,
         )
-        found = TypeAdapter(Inspection).validate_json(answer.stdout)
+        inspection = TypeAdapter(Inspection).validate_json(answer.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise FrameworkEnvironmentError(
             f"{interpreter} is not a Python interpreter that starts. Give the path of its python "
             "executable."
         ) from error
-    # No metadata folder of Python lists the Debian packages of an environment built here.
+    # No metadata folder of Python lists the Debian packages of an environment of dlbench.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         manifest = json.loads((interpreter.parent.parent / MANIFEST).read_text(encoding="utf-8"))
         debian = {f"debian {name}": version for name, version in manifest.get("debian", {}).items()}
-        found = replace(found, distributions={**found.distributions, **debian})
-    return found
+        inspection = replace(inspection, distributions={**inspection.distributions, **debian})
+    return inspection
 
 
 def name_of(interpreter: Path) -> str:
-    """Return the name of an interpreter ("CPython 3.11.7"); it is started only where it changed
-    since the last time.
+    """Return the name of an interpreter ("CPython 3.11.7").
 
-    Raises FrameworkEnvironmentError when it is not a Python interpreter that starts.
+    It is started only where it changed since the last time. Raises FrameworkEnvironmentError when
+    it is not a Python interpreter that starts.
     """
     stamp = ""
     with contextlib.suppress(OSError, ValueError):
-        status = interpreter.resolve(strict=True).stat()
-        stamp = (
-            f"{interpreter.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
-        )
+        path = interpreter.resolve(strict=True)
+        status = path.stat()
+        stamp = f"{path} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
     file = home() / "cache" / "interpreters.json"
     return remembered(file, str(interpreter), stamp, lambda: inspect(interpreter).name)
 
@@ -120,23 +116,21 @@ def _candidates(version: str) -> Iterator[Path]:
         yield Path(sys.executable)
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     on_path = shutil.which(f"python{version}")
-    if (
-        on_path and Path(on_path).parent != pyenv / "shims"
-    ):  # they start slowly, and stand for the versions below
+    # The shims of pyenv start slowly, and stand for the versions below.
+    if on_path and Path(on_path).parent != pyenv / "shims":
         yield Path(on_path)
     uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", Path.home() / ".local/share/uv/python"))
     for folder, pattern in ((pyenv / "versions", f"{version}.*"), (uv, f"cpython-{version}*")):
         with contextlib.suppress(OSError):  # of another user
-            yield from (
-                found / "bin" / f"python{version}"
-                for found in sorted(folder.glob(pattern), reverse=True)
-            )
+            for installation in sorted(folder.glob(pattern), reverse=True):
+                yield installation / "bin" / f"python{version}"
 
 
 @functools.cache
 def find_python(version: str) -> Path | None:
-    """Return an interpreter of this minor version ("3.11"), from this process, PATH, pyenv or uv;
-    None if none.
+    """Return an interpreter of this minor version ("3.11"); None if there is none.
+
+    It is the one of this process, or from PATH, pyenv or uv.
     """
     for candidate in _candidates(version):
         with contextlib.suppress(FrameworkEnvironmentError):
@@ -146,8 +140,10 @@ def find_python(version: str) -> Path | None:
 
 
 def pythons_at_hand() -> dict[str, Path]:
-    """Return every interpreter of another minor version that can be found here, the newest
-    first.
-    """
-    versions = [f"3.{minor}" for minor in range(NEWEST, OLDEST - 1, -1)]
-    return {version: found for version in versions if (found := find_python(version))}
+    """Return an interpreter of every minor version on this machine, the newest first."""
+    pythons: dict[str, Path] = {}
+    for minor in range(NEWEST, OLDEST - 1, -1):
+        interpreter = find_python(f"3.{minor}")
+        if interpreter is not None:
+            pythons[f"3.{minor}"] = interpreter
+    return pythons

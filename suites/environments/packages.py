@@ -1,5 +1,6 @@
-"""A virtual environment with a framework's locked Python packages, by pip; and the programs that
-build environments.
+"""A virtual environment with a framework's locked Python packages, by pip.
+
+Also how the programs that build environments are run.
 """
 
 import ctypes
@@ -30,19 +31,22 @@ ONLY_WHERE = "\n# Only where"
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _COMMENT = re.compile(r"(^|\s)#.*")
 _NO_NETWORK = (
-    *(
-        "NewConnectionError",
-        "Temporary failure in name resolution",
-        "ConnectTimeoutError",
-        "Max retries",
-    ),
-    *("Network is unreachable", "ProxyError", "NameResolutionError"),
+    "NewConnectionError",
+    "Temporary failure in name resolution",
+    "ConnectTimeoutError",
+    "Max retries",
+    "Network is unreachable",
+    "ProxyError",
+    "NameResolutionError",
 )
-"""Printed by pip when no package index can be reached, as against an index that lacks the
-package."""
+"""Printed by pip when no package index can be reached, not when an index lacks the package."""
 _NO_ROOM = (
-    *("No space left on device", "have enough free space", "Disk quota exceeded", "File too large"),
-    *("File size limit exceeded", f"received signal {int(signal.SIGXFSZ)}"),
+    "No space left on device",
+    "have enough free space",
+    "Disk quota exceeded",
+    "File too large",
+    "File size limit exceeded",
+    f"received signal {int(signal.SIGXFSZ)}",
 )
 _A_LINE = 100_000  # bytes; with less a log ends in the middle of a word
 _LOOK_SECONDS, _GRACE_SECONDS = 0.5, 5.0
@@ -81,7 +85,7 @@ def run(
         output.flush()
         before = log.stat().st_size
 
-        def said() -> str:
+        def output_so_far() -> str:
             return log.read_bytes()[before:].decode(errors="replace")
 
         child = subprocess.Popen(
@@ -93,28 +97,28 @@ def run(
             cwd=directory,
             preexec_fn=_die_with_parent,
         )
-        spoke, length = time.monotonic(), 0
+        last_output = time.monotonic()
+        length = 0
         try:
             while child.poll() is None:
                 with suppress(subprocess.TimeoutExpired):
                     child.wait(_LOOK_SECONDS)
-                text = said()
+                text = output_so_far()
                 watch(text)
                 if limit is None and len(text) > length:
-                    spoke, length = time.monotonic(), len(text)
-                elif time.monotonic() - spoke > (limit or SILENT_SECONDS):
+                    last_output = time.monotonic()
+                    length = len(text)
+                elif time.monotonic() - last_output > (limit or SILENT_SECONDS):
                     _end(child)
-                    why = (
-                        f"took more than {limit:g} s"
-                        if limit
-                        else f"said nothing for {SILENT_SECONDS / 60:g} minutes"
-                    )
+                    why = f"said nothing for {SILENT_SECONDS / 60:g} minutes"
+                    if limit:
+                        why = f"took more than {limit:g} s"
                     output.write(f"ERROR: it {why} and was ended\n")
                     output.flush()
             if child.returncode == -signal.SIGXFSZ:
                 output.write(f"{os.strerror(errno.EFBIG)}\n")
                 output.flush()
-            return child.returncode, said()
+            return child.returncode, output_so_far()
         finally:
             if child.poll() is None:
                 _end(child)
@@ -131,14 +135,15 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
-    for each in started:
+    for process in started:
         with suppress(psutil.Error):
-            each.kill()
+            process.kill()
 
 
 def out_of_room(text: str, log: Path) -> bool:
-    """Return whether a program failed because a disk or quota is full: it said so, or could not
-    write it.
+    """Return whether a program failed because a disk or quota is full.
+
+    Its output says so, or could not be written.
     """
     return any(sign in text for sign in _NO_ROOM) or shutil.disk_usage(log.parent).free < _A_LINE
 
@@ -153,8 +158,7 @@ def last_line(text: str) -> str:
 def install(
     framework: Framework, python: Path, directory: Path, kept: Path, log: Path, draw: Draw
 ) -> None:
-    """Make a virtual environment with this interpreter and install the framework's locked
-    requirements.
+    """Make a virtual environment with this interpreter and the framework's locked requirements.
 
     The files of a lock with checksums are kept in ``kept``, where a later attempt finds them.
     Raises FrameworkEnvironmentError with the reason.
@@ -167,16 +171,18 @@ def install(
         code, text = run([str(python), "-m", "venv", "--without-pip", str(directory)], log)
         if code != 0:
             failed = f"{python} cannot make virtual environments"
+            if out_of_room(text, log):
+                raise FrameworkEnvironmentError(f"{failed}: {NO_ROOM}")
             raise FrameworkEnvironmentError(
-                f"{failed}: {NO_ROOM}"
-                if out_of_room(text, log)
-                else f"{failed} ({last_line(text)}). Install its venv package."
+                f"{failed} ({last_line(text)}). Install its venv package."
             )
         pip = [sys.executable, "-m", "pip", "--python", str(directory / "bin" / "python")]
     options = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
-    source, wanted = [*options, "--retries", "2"], framework.lock_file
+    source = [*options, "--retries", "2"]
+    wanted = framework.lock_file
     if is_hashed(framework.lock_file):
-        wanted, files = kept / "requirements.txt", kept / "python"
+        wanted = kept / "requirements.txt"
+        files = kept / "python"
         lines = _download(framework, [*pip, "download", *source], files, directory, log, draw)
         wanted.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         source = [*options, "--no-index", "--find-links", str(files)]
@@ -184,9 +190,7 @@ def install(
 
 
 def is_hashed(lock: Path) -> bool:
-    """Return whether a lock has the checksum of every file: only then are files verified and
-    kept.
-    """
+    """Return whether a lock has the checksum of every file: only then are files verified."""
     return all(_HASH.search(line) for line in _requirements(lock.read_text(encoding="utf-8")))
 
 
@@ -198,42 +202,43 @@ def sections(lock: Path) -> tuple[list[str], list[str]]:
 
 def by_name(lines: list[str]) -> dict[str, list[str]]:
     """Return the lines of each package, by its name; several are alternatives."""
-    found: dict[str, list[str]] = {}
+    lines_by_name: dict[str, list[str]] = {}
     for line in lines:
-        found.setdefault(canonicalize_name(re.split(r"[ =@]", line, maxsplit=1)[0]), []).append(
-            line
-        )
-    return found
+        name = canonicalize_name(re.split(r"[ =@]", line, maxsplit=1)[0])
+        lines_by_name.setdefault(name, []).append(line)
+    return lines_by_name
 
 
 def _requirements(text: str) -> list[str]:
-    """Return the requirements of a lock, one a line: continued lines joined and comments left out,
-    as pip does.
+    """Return the requirements of a lock, one a line.
+
+    Continued lines are joined and comments left out, as pip does.
     """
     lines = text.replace("\\\n", " ").splitlines()
-    return [line for each in lines if (line := _COMMENT.sub("", each).strip())]
+    without_comments = [_COMMENT.sub("", line).strip() for line in lines]
+    return [line for line in without_comments if line]
 
 
 def _download(
     framework: Framework, command: list[str], files: Path, environment: Path, log: Path, draw: Draw
 ) -> list[str]:
-    """Download the file of each requirement, one by one, except verified ones that are there;
-    return the requirements.
+    """Download the file of each requirement, unless it is there already; return the requirements.
 
-    With one command for all, pip would keep nothing before it has everything. Of several lines of
-    one package the first that pip finds is taken (``torch==2.13.0+cpu`` before ``torch==2.13.0``).
+    They are downloaded one by one: with one command for all, pip would keep nothing before it has
+    everything. Of several lines of one package the first that pip finds is taken
+    (``torch==2.13.0+cpu`` before ``torch==2.13.0``).
     """
     files.mkdir(parents=True, exist_ok=True)
     one = files.parent / "requirement.txt"
-    there = set(map(file_digest, files.iterdir()))
+    present = {file_digest(path) for path in files.iterdir()}
     always, where_asked = map(by_name, sections(framework.lock_file))
     wanted = []
     for number, (name, lines) in enumerate([*always.items(), *where_asked.items()], start=1):
-        if number > len(always) and name not in _asked_for(files, environment):
+        if number > len(always) and name not in _required_names(files, environment):
             continue
         doing = f"{framework.title}: {name}, {number} of {len(always) + len(where_asked)} packages"
         for line in lines:
-            if there.isdisjoint(_HASH.findall(line)):
+            if present.isdisjoint(_HASH.findall(line)):
                 one.write_text(line + "\n", encoding="utf-8")
                 try:
                     download = [*command, "--no-deps", "--dest", str(files), "-r", str(one)]
@@ -247,51 +252,52 @@ def _download(
     return wanted
 
 
-def _asked_for(files: Path, environment: Path) -> set[str]:
-    """Return the names of packages that wheels require in this environment, also by each other's
-    extras.
-    """
+def _required_names(files: Path, environment: Path) -> set[str]:
+    """Return the packages that wheels require in this environment, also by each other's extras."""
     python = next((path.name[6:] for path in (environment / "lib").glob("python3.*")), "")
-    here = {"python_version": python, "python_full_version": f"{python}.0"} if python else {}
+    markers = {"python_version": python, "python_full_version": f"{python}.0"} if python else {}
     wheels: dict[str, list[Requirement]] = {}
     for path in sorted(files.glob("*.whl")):
-        with zipfile.ZipFile(path) as wheel:
-            name = next(each for each in wheel.namelist() if each.endswith(".dist-info/METADATA"))
-            metadata = email.message_from_bytes(wheel.read(name))
-        wheels[canonicalize_name(path.name.partition("-")[0])] = [
-            Requirement(text) for text in metadata.get_all("Requires-Dist", [])
-        ]
+        wheels[canonicalize_name(path.name.partition("-")[0])] = _wheel_requirements(path)
     extras: dict[str, set[str]] = {name: {""} for name in wheels}
     needed: list[Requirement] = []
     for _ in wheels:  # an extra may ask for another one
-        needed = [
-            each
-            for name, requirements in wheels.items()
-            for each in requirements
-            if each.marker is None
-            or any(each.marker.evaluate({**here, "extra": extra}) for extra in extras[name])
-        ]
-        for each in needed:
-            extras.setdefault(canonicalize_name(each.name), {""}).update(each.extras)
-    return {canonicalize_name(each.name) for each in needed}
+        needed = []
+        for name, requirements in wheels.items():
+            for requirement in requirements:
+                marker = requirement.marker
+                if marker is None or any(
+                    marker.evaluate({**markers, "extra": extra}) for extra in extras[name]
+                ):
+                    needed.append(requirement)
+        for requirement in needed:
+            extras.setdefault(canonicalize_name(requirement.name), {""}).update(requirement.extras)
+    return {canonicalize_name(requirement.name) for requirement in needed}
+
+
+def _wheel_requirements(path: Path) -> list[Requirement]:
+    with zipfile.ZipFile(path) as wheel:
+        names = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = email.message_from_bytes(wheel.read(names[0]))
+    return [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
 
 
 def run_pip(framework: Framework, command: list[str], log: Path, doing: str, draw: Draw) -> None:
-    """Run pip and show its progress; raises FrameworkEnvironmentError with the reason where it
-    fails.
+    """Run pip and show its progress; raises FrameworkEnvironmentError with the reason.
 
     Where the package index cannot be reached that is an IndexUnreachableError.
     """
 
-    def show(said: str) -> None:
+    def show(output: str) -> None:
         words = ("Collecting ", "Downloading ", "Building ", "Installing ", "Running ")
-        lines = [line.strip() for line in said.splitlines() if line.strip().startswith(words)]
-        shown = [word for word in lines[-1].split() if "://" not in word] if lines else []
+        lines = [line.strip() for line in output.splitlines()]
+        steps = [line for line in lines if line.startswith(words)]
+        shown = [word for word in steps[-1].split() if "://" not in word] if steps else []
         draw(f"{doing}: {' '.join(shown) or 'starting pip'}")
 
-    code, said = run(command, log, watch=show)
+    code, output = run(command, log, watch=show)
     if code != 0:
-        raise _why_pip_failed(framework, said, log)
+        raise _why_pip_failed(framework, output, log)
 
 
 def _why_pip_failed(framework: Framework, text: str, log: Path) -> FrameworkEnvironmentError:

@@ -1,13 +1,13 @@
-"""Releases of a framework on the package index: the Pythons here that they are for, and an
-environment for each.
+"""Releases of a framework on the package index, their Pythons on this machine, and environments.
 
 A release is resolved once, as pip would have resolved it at the time: each of its dependencies is
 no newer than a week after it, where the index says when files were uploaded. The files, with their
-checksums, are kept as the release's lock; from it the environment is built like any other, and
+checksums, are kept as the release's lock. From it the environment is built like any other, and
 built again with the same files.
 """
 
 import contextlib
+import itertools
 import json
 import math
 import re
@@ -58,10 +58,11 @@ class Release:
     uploaded: date | None = None
     """None where the index does not say."""
     pythons: tuple[str, ...] = ()
-    """Those here that it is for. Its environment is made with the first that its dependencies have
-    files for."""
+    """Those on this machine that it is for.
+
+    Its environment is made with the first that its dependencies have files for."""
     problem: str = ""
-    """Why it cannot be built here."""
+    """Why it cannot be built on this machine."""
     locked: Framework | None = None
     """The framework with the lock of this release, once it is resolved."""
 
@@ -72,8 +73,9 @@ class Release:
 
 
 def package_of(framework: Framework) -> Requirement:
-    """Return the package whose releases are the framework's; raises UsageError for one that is no
-    such package.
+    """Return the package whose releases are the framework's.
+
+    Raises UsageError for a framework that is no such package.
     """
     if (
         framework.environment != "own"
@@ -89,8 +91,9 @@ def package_of(framework: Framework) -> Requirement:
 
 
 def elsewhere(framework: Framework) -> str:
-    """Return a sentence with the row of the package that has this framework's name; empty where it
-    is its own.
+    """Return a sentence with the row of the package that has this framework's name.
+
+    It is empty where that is the framework's own row.
     """
     other = row_of_package(framework.name)
     if other is None:
@@ -107,13 +110,14 @@ def row_of(
     python: Path | None = None,
     step: Framework | None = None,
 ) -> Build:
-    """Return the row of a release, as `--python jax-0.4.20:jax=PATH` gives it; of a user's own
-    ``step`` with it.
+    """Return the row of a release, as `--python jax-0.4.20:jax=PATH` gives it.
+
+    With a ``step`` of the user's own it is the row of that step.
     """
     return Build(f"{framework.name}-{release.version}", step or framework, python, release.uploaded)
 
 
-# Which there are.
+# Releases on the index.
 
 
 def releases_on_index(
@@ -125,16 +129,15 @@ def releases_on_index(
     pre: bool = False,
     report: Report = say,
 ) -> list[Release]:
-    """Return the releases that the index has wheels of, the oldest first, from ``first`` to
-    ``last``.
+    """Return the releases that the index has wheels of, oldest first, from ``first`` to ``last``.
 
     With ``every`` "minor", only ``first`` and the last release of each minor version; with ``pre``
-    pre-releases too. They share as few Pythons as possible, so that little else differs; resolved
-    releases keep theirs. If the index cannot be reached, the releases that are built here are
-    returned, and ``report`` gets a line.
+    pre-releases too. They share as few Pythons as possible, so that little else differs. Resolved
+    releases keep theirs. If the index cannot be reached, the releases that are built on this
+    machine are returned, and ``report`` gets a line.
 
     Raises UsageError for a framework that is not on the index or has no such release, and
-    IndexUnreachableError if none is built either.
+    IndexUnreachableError if no release is built either.
     """
     package = package_of(framework)
     low, high = _version(first), _version(last)
@@ -142,46 +145,62 @@ def releases_on_index(
         raise UsageError(f"{framework.title} {low} is later than {high}. Swap the two.")
     known = known_releases(framework)
     try:
-        (found,) = index.wheels([package.name]).values()
+        (wheels,) = index.wheels([package.name]).values()
     except IndexUnreachableError as error:
-        built = chosen_versions(
-            (version for version, each in known.items() if each.is_built), low, high, "all"
-        )
+        built = [version for version, release in known.items() if release.is_built]
+        built = chosen_versions(built, low, high, "all")
         if not built:
             raise
         report(
             f"{error} Only the releases that are built here are used: {', '.join(map(str, built))}."
         )
-        return [known[each] for each in built]
-    found = tuple(each for each in found if pre or not each.version.is_prerelease)
-    files = grouped(found, lambda each: Version(each.version.public))
+        return [known[version] for version in built]
+    if not pre:
+        wheels = tuple(wheel for wheel in wheels if not wheel.version.is_prerelease)
+    files = grouped(wheels, lambda wheel: Version(wheel.version.public))
     versions = chosen_versions(files, low, high, every)
     if not versions:
         raise UsageError(
             f"The package index has no wheels of {package.name} in this "
             f"range.{elsewhere(framework)}"
         )
-    here = pythons_at_hand()
-    order = sorted(here, key=lambda each: [*framework.python, *here].index(each))
-    fitting = {
-        version: known[version].pythons if version in known else _fitting(files[version], order)
-        for version in versions
-    }
+    return _with_pythons(framework, {version: files[version] for version in versions}, known)
+
+
+def _with_pythons(
+    framework: Framework, files: Mapping[Version, Sequence[Wheel]], known: Mapping[Version, Release]
+) -> list[Release]:
+    """Return the releases that these wheels belong to, each with its Pythons on this machine."""
+    at_hand = pythons_at_hand()
+    preferred = sorted(at_hand, key=[*framework.python, *at_hand].index)
+    fitting: dict[Version, Sequence[str]] = {}
+    for version, wheels in files.items():
+        if version in known:
+            fitting[version] = known[version].pythons
+        else:
+            fitting[version] = _fitting_pythons(wheels, preferred)
     best = fewest_pythons(fitting)
-
-    def release(version: Version) -> Release:
-        pythons = sorted(fitting[version], key=lambda each: each != best[version])
-        uploaded = min((each.uploaded for each in files[version] if each.uploaded), default=None)
-        return Release(
-            str(version), uploaded, tuple(pythons), "" if pythons else _unfit(files[version], here)
-        )
-
-    return [known.get(version) or release(version) for version in versions]
+    releases = []
+    for version, wheels in files.items():
+        if version in known:
+            releases.append(known[version])
+            continue
+        days = [wheel.uploaded for wheel in wheels if wheel.uploaded]
+        uploaded = min(days, default=None)
+        if version in best:
+            others = [python for python in fitting[version] if python != best[version]]
+            release = Release(str(version), uploaded, (best[version], *others))
+        else:
+            release = Release(str(version), uploaded, problem=_unfit_reason(wheels, at_hand))
+        releases.append(release)
+    return releases
 
 
 def _version(word: str | None) -> Version | None:
+    if word is None:
+        return None
     try:
-        return None if word is None else Version(word)
+        return Version(word)
     except InvalidVersion as error:
         raise UsageError(
             f"{word!r} is not a version. Name a release by its version, as in 0.4.20."
@@ -189,62 +208,68 @@ def _version(word: str | None) -> Version | None:
 
 
 def chosen_versions(
-    known: Iterable[Version], low: Version | None, high: Version | None, every: str
+    versions: Iterable[Version], low: Version | None, high: Version | None, every: str
 ) -> list[Version]:
     """Return those of the versions that are asked for, rising."""
-    within = sorted(
-        each for each in known if (low is None or low <= each) and (high is None or each <= high)
-    )
-    newest = {each.release[:2]: each for each in within}
-    return (
-        within
-        if every == "all"
-        else sorted({*newest.values(), *(each for each in within if each == low)})
-    )
+    within: list[Version] = []
+    for version in sorted(versions):
+        if (low is None or low <= version) and (high is None or version <= high):
+            within.append(version)
+    if every == "all":
+        return within
+    newest = {version.release[:2]: version for version in within}
+    chosen = set(newest.values())
+    chosen.update(version for version in within if version == low)
+    return sorted(chosen)
 
 
-def _fitting(files: Sequence[Wheel], pythons: Iterable[str]) -> list[str]:
+def _fitting_pythons(wheels: Sequence[Wheel], pythons: Iterable[str]) -> list[str]:
     """Return those of the Pythons that a release was made for, else those that it may run on."""
-    of_its_time, any_time = (
-        [each for each in pythons if any(wheel.fits(each, later) for wheel in files)]
-        for later in (False, True)
-    )
-    return of_its_time or any_time
+    fitting: list[str] = []
+    for later in (False, True):
+        fitting = [
+            python for python in pythons if any(wheel.fits(python, later) for wheel in wheels)
+        ]
+        if fitting:
+            break
+    return fitting
 
 
 def fewest_pythons(fitting: Mapping[Version, Sequence[str]]) -> dict[Version, str]:
-    """Return a Python for each version that has one: the Python of the most versions, then of the
-    most others.
+    """Return a Python for each version that has one, as few different ones as possible.
 
-    On a tie, the one named first.
+    The first is the Python of the most versions, the next that of the most others. On a tie, it is
+    the one named first.
     """
-    found: dict[Version, str] = {}
-    while left := {
-        version: pythons for version, pythons in fitting.items() if pythons and version not in found
-    }:
-        counts = Counter(each for pythons in left.values() for each in pythons)
+    chosen: dict[Version, str] = {}
+    left = {version: pythons for version, pythons in fitting.items() if pythons}
+    while left:
+        counts = Counter(itertools.chain.from_iterable(left.values()))
         best = max(counts, key=counts.__getitem__)  # the first of several
-        found |= {version: best for version, pythons in left.items() if best in pythons}
-    return found
+        for version, pythons in list(left.items()):
+            if best in pythons:
+                chosen[version] = best
+                del left[version]
+    return chosen
 
 
-def _unfit(files: Iterable[Wheel], here: Iterable[str]) -> str:
-    tags = {each.interpreter for wheel in files for each in wheel.made_for}
-    meant = {re.sub(r"^(?:cp|py)(\d)(\d+)$", r"\1.\2", each) for each in tags}
-    names = ", ".join(sorted(meant, key=lambda each: (len(each), each)))
-    return f"its files are for {names}, not for this machine with Python {', '.join(here)}"
+def _unfit_reason(wheels: Iterable[Wheel], at_hand: Iterable[str]) -> str:
+    tags = {tag.interpreter for wheel in wheels for tag in wheel.made_for}
+    meant = {re.sub(r"^(?:cp|py)(\d)(\d+)$", r"\1.\2", tag) for tag in tags}
+    names = ", ".join(sorted(meant, key=lambda name: (len(name), name)))
+    return f"its files are for {names}, not for this machine with Python {', '.join(at_hand)}"
 
 
 # Locks of releases.
 
 
-def _lock(framework: Framework, version: str) -> Path:
+def _lock_path(framework: Framework, version: str) -> Path:
     return home() / "releases" / f"{framework.name}-{version}.txt"
 
 
 def _read(framework: Framework, version: str) -> Release | None:
-    """Return a resolved release; None where it is not, or its Python is gone."""
-    lock = _lock(framework, version)
+    """Return a resolved release; None where it is not resolved, or its Python is gone."""
+    lock = _lock_path(framework, version)
     try:
         ((day, python, megabytes),) = _HEADING.findall(lock.read_text(encoding="utf-8"))
         uploaded = None if day == "-" else date.fromisoformat(day)
@@ -252,11 +277,9 @@ def _read(framework: Framework, version: str) -> Release | None:
         return None
     if python not in pythons_at_hand():
         return None
-    unpacked = (
-        framework.disk_megabytes / framework.download_megabytes
-        if framework.download_megabytes
-        else 4.0
-    )
+    unpacked = 4.0
+    if framework.download_megabytes:
+        unpacked = framework.disk_megabytes / framework.download_megabytes
     changed = {
         "name": f"{framework.name}-{version}",
         "title": f"{framework.title} {version}",
@@ -270,17 +293,22 @@ def _read(framework: Framework, version: str) -> Release | None:
 
 
 def known_releases(framework: Framework) -> dict[Version, Release]:
-    """Return the releases that are resolved here, built or not, by their versions."""
-    kept = _lock(framework, "*")
-    names = [each.stem.removeprefix(f"{framework.name}-") for each in kept.parent.glob(kept.name)]
-    return {Version(name): known for name in names if (known := _read(framework, name)) is not None}
+    """Return the releases that are resolved on this machine, built or not, by their versions."""
+    pattern = _lock_path(framework, "*")
+    releases: dict[Version, Release] = {}
+    for lock in pattern.parent.glob(pattern.name):
+        version = lock.stem.removeprefix(f"{framework.name}-")
+        release = _read(framework, version)
+        if release is not None:
+            releases[Version(version)] = release
+    return releases
 
 
 # Building.
 
 
 @contextlib.contextmanager
-def _in_short() -> Iterator[None]:
+def _without_remedy() -> Iterator[None]:
     """Remove the remedy from an error: it is about the framework's own environment."""
     try:
         yield
@@ -289,11 +317,11 @@ def _in_short() -> Iterator[None]:
         raise type(error)(f"{reason.rstrip('.')}.") from error
 
 
-@_in_short()
+@_without_remedy()
 def source_of(
     framework: Framework, release: Release, step: Framework | None = None, report: Report = say
 ) -> Source:
-    """Return the source of a release's row, after resolving and building its environment if needed.
+    """Return the source of a release's row, after building its environment if needed.
 
     Raises FrameworkEnvironmentError with the reason, or IndexUnreachableError.
     """
@@ -311,58 +339,70 @@ def sources(
     report: Report = say,
     build_missing: bool = True,
 ) -> list[Source]:
-    """Return the sources of the releases' rows, in their order, after building missing
-    environments.
+    """Return the sources of the releases' rows, in their order, after building what is missing.
 
     All are resolved first, and ``report`` gets a line with their downloads and disk space. An
     unreachable index is not asked again. Raises FrameworkEnvironmentError if the disk is too small,
     before anything is built, and if no release has an environment.
     """
-    away = None if build_missing else FrameworkEnvironmentError("it is not built.")
+    refusal = None if build_missing else FrameworkEnvironmentError("it is not built.")
     known: list[Release] = []
-    for each in releases:
+    for release in releases:
         try:
-            if away is not None and each.locked is None:
-                raise away
-            known.append(resolved(framework, each))
+            if refusal is not None and release.locked is None:
+                raise refusal
+            known.append(resolved(framework, release))
         except FrameworkEnvironmentError as error:
-            away = error if isinstance(error, IndexUnreachableError) else away
-            known.append(replace(each, pythons=(), problem=str(error)))
-    missing = [each.locked for each in known if each.locked is not None and not each.is_built]
-    if missing and build_missing:
-        _announce(framework, missing, report)
-    found = []
-    for each in known:
+            if isinstance(error, IndexUnreachableError):
+                refusal = error
+            known.append(replace(release, pythons=(), problem=str(error)))
+    if build_missing:
+        missing = [
+            release.locked
+            for release in known
+            if release.locked is not None and not release.is_built
+        ]
+        if missing:
+            _announce(framework, missing, report)
+    rows: list[Source] = []
+    for release in known:
         try:
-            if away is not None and each.locked is not None and not each.is_built:
-                raise away
-            found.append(source_of(framework, each, step, report))
+            if refusal is not None and release.locked is not None and not release.is_built:
+                raise refusal
+            rows.append(source_of(framework, release, step, report))
         except FrameworkEnvironmentError as error:
-            away = error if isinstance(error, IndexUnreachableError) else away
+            if isinstance(error, IndexUnreachableError):
+                refusal = error
             if build_missing:
-                report(f"{framework.title} {each.version} is left out: {error}")
-            found.append(Source(row_of(framework, each, None, step), None, "", "", str(error)))
-    if not any(each.interpreter for each in found):
-        if not build_missing and not any(each.is_built for each in known):
-            raise FrameworkEnvironmentError(
-                f"No environment of these releases of {framework.title} is built on this machine. "
-                "Leave --no-build out to build them."
-            )
-        reason = found[-1].reason
-        reason = reason[:1].upper() + reason[1:]
-        raise FrameworkEnvironmentError(f"No release of {framework.title} could be built. {reason}")
-    return found
+                report(f"{framework.title} {release.version} is left out: {error}")
+            build = row_of(framework, release, None, step)
+            rows.append(Source(build, None, "", "", str(error)))
+    if not any(row.interpreter for row in rows):
+        none_is_there = not any(release.is_built for release in known)
+        raise _nothing_built(framework, rows[-1].reason, not build_missing and none_is_there)
+    return rows
+
+
+def _nothing_built(framework: Framework, reason: str, by_choice: bool) -> FrameworkEnvironmentError:
+    if by_choice:
+        return FrameworkEnvironmentError(
+            f"No environment of these releases of {framework.title} is built on this machine. "
+            "Leave --no-build out to build them."
+        )
+    reason = reason[:1].upper() + reason[1:]
+    return FrameworkEnvironmentError(f"No release of {framework.title} could be built. {reason}")
 
 
 def _announce(framework: Framework, missing: Sequence[Framework], report: Report) -> None:
-    """Say what is downloaded and how much room it takes; raises FrameworkEnvironmentError where
-    there is less.
+    """Report the size of the downloads and the disk space that they take.
+
+    Raises FrameworkEnvironmentError where there is less.
     """
-    folder, several = home() / "environments", counted(len(missing), "release")
-    downloads = [each.download_megabytes for each in missing]
-    needed = sum(each.disk_megabytes for each in missing) + max(
-        downloads
-    )  # of one release: kept until it is ready
+    folder = home() / "environments"
+    several = counted(len(missing), "release")
+    downloads = [locked.download_megabytes for locked in missing]
+    largest_download = max(downloads)  # is kept until its release is ready
+    needed = sum(locked.disk_megabytes for locked in missing) + largest_download
     report(
         f"{framework.title}: {several} to build; downloads about {sum(downloads)} MB, takes about "
         f"{needed} MB in {folder}"
@@ -379,9 +419,9 @@ def _announce(framework: Framework, missing: Sequence[Framework], report: Report
 # Resolving.
 
 
-@_in_short()
+@_without_remedy()
 def resolved(framework: Framework, release: Release) -> Release:
-    """Return the release with its lock, which is made unless it is there.
+    """Return the release with its lock, which is made if it is missing.
 
     Raises FrameworkEnvironmentError with the reason.
     """
@@ -389,25 +429,23 @@ def resolved(framework: Framework, release: Release) -> Release:
         return release
     if not release.pythons:
         raise FrameworkEnvironmentError(release.problem or "there is no Python for it here")
-    lock = _lock(framework, release.version)
+    lock = _lock_path(framework, release.version)
     make_folder(lock.parent)
     with written(lock.parent), filelock.FileLock(lock.with_suffix(".lock")):
         if _read(framework, release.version) is None:
             write_whole(lock, _resolve(framework, release, lock.with_suffix(".log")))
     known = _read(framework, release.version)
-    assert known is not None  # it was written for a Python that is here
+    assert known is not None  # it was written for a Python of this machine
     return known
 
 
 def _resolve(framework: Framework, release: Release, log: Path) -> str:
-    """Return the lock of a release for the first of its Pythons that all its dependencies have
-    files for.
-    """
+    """Return the lock of a release for the first Python that suits all its dependencies."""
     log.unlink(missing_ok=True)
     errors: list[FrameworkEnvironmentError] = []
     for python in release.pythons:
         try:
-            return _resolve_for(framework, release, python, log)
+            return _lock_text(framework, release, python, log)
         except IndexUnreachableError:
             raise
         except FrameworkEnvironmentError as error:
@@ -415,33 +453,35 @@ def _resolve(framework: Framework, release: Release, log: Path) -> str:
     raise errors[0]
 
 
-def _resolve_for(framework: Framework, release: Release, python: str, log: Path) -> str:
-    package, own = package_of(framework), str(canonicalize_name(package_of(framework).name))
+def _lock_text(framework: Framework, release: Release, python: str, log: Path) -> str:
+    package = package_of(framework)
+    own = str(canonicalize_name(package.name))
     package.specifier = SpecifierSet(f"=={release.version}")
     wanted = [str(package), *framework.packages[1:]]
-    lock = framework.lock_file
-    names = {own, *(packages.by_name(packages.sections(lock)[0]) if lock.exists() else ())}
-    found: dict[str, tuple[str, str]] = {}
+    names = {own}
+    if framework.lock_file.exists():
+        names.update(packages.by_name(packages.sections(framework.lock_file)[0]))
+    pinned: dict[str, tuple[str, str]] = {}
     for _ in range(_ROUNDS):
         limits = limits_of(names - {own}, release.uploaded, python)
         try:
-            found = _ask_pip(framework, python, wanted, limits, log)
+            pinned = _ask_pip(framework, python, wanted, limits, log)
         except IndexUnreachableError:
             raise
         except FrameworkEnvironmentError:
             if not limits:
                 raise
-            found = found or _ask_pip(
-                framework, python, wanted, {}, log
-            )  # it needs something newer
+            if not pinned:  # it needs something newer
+                pinned = _ask_pip(framework, python, wanted, {}, log)
             break
-        if release.uploaded is None or found.keys() <= names:
+        if release.uploaded is None or pinned.keys() <= names:
             break
-        names |= found.keys()
-    lines, files = zip(*(found[name] for name in sorted(found)), strict=True)
-    size = sum(
-        wheel.size for of in index.wheels(found).values() for wheel in of if wheel.file in files
-    )
+        names |= pinned.keys()
+    lines = [pinned[name][0] for name in sorted(pinned)]
+    files = {file for _, file in pinned.values()}
+    size = 0
+    for wheels in index.wheels(pinned).values():
+        size += sum(wheel.size for wheel in wheels if wheel.file in files)
     megabytes = math.ceil(size / 1e6) or framework.download_megabytes
     heading = (
         f"# {release.version}, uploaded {release.uploaded or '-'}, for Python {python}, "
@@ -453,23 +493,28 @@ def _resolve_for(framework: Framework, release: Release, python: str, log: Path)
 def limits_of(names: Iterable[str], uploaded: date | None, python: str) -> dict[str, Version]:
     """Return the newest allowed version of each of these packages for a release of that day.
 
-    This is the newest one of the time that fits the Python; if the Python is too new for all of
-    them, the oldest that fits.
+    This is the newest one of the time that fits the Python. If the Python is too new for all of
+    them, it is the oldest that fits.
     """
     if uploaded is None:
         return {}
-    found = {}
-    for name, of in index.wheels(sorted(names)).items():
-        final = [each for each in of if not each.version.is_prerelease]
-        fitting = [
-            (each.uploaded, each.version)
-            for each in final
-            if each.uploaded and each.fits(python, later=True)
-        ]
-        if fitting:
-            then = [version for day, version in fitting if day <= uploaded + LATER]
-            found[name] = max(then) if then else min(version for _, version in fitting)
-    return found
+    limits: dict[str, Version] = {}
+    for name, wheels in index.wheels(sorted(names)).items():
+        fitting: list[Version] = []
+        old_enough: list[Version] = []
+        for wheel in wheels:
+            if wheel.version.is_prerelease or wheel.uploaded is None:
+                continue
+            if not wheel.fits(python, later=True):
+                continue
+            fitting.append(wheel.version)
+            if wheel.uploaded <= uploaded + LATER:
+                old_enough.append(wheel.version)
+        if old_enough:
+            limits[name] = max(old_enough)
+        elif fitting:
+            limits[name] = min(fitting)
+    return limits
 
 
 def _ask_pip(
@@ -484,48 +529,30 @@ def _ask_pip(
     Raises FrameworkEnvironmentError.
     """
     with tempfile.TemporaryDirectory() as folder:
-        constraints, answer = Path(folder, "constraints.txt"), Path(folder, "report.json")
-        constraints.write_text(
-            "".join(f"{name}<={limit}\n" for name, limit in sorted(limits.items()))
-        )
+        constraints = Path(folder, "constraints.txt")
+        answer = Path(folder, "report.json")
+        lines = [f"{name}<={limit}\n" for name, limit in sorted(limits.items())]
+        constraints.write_text("".join(lines))
         command = [*_pip(pythons_at_hand()[python]), "install", "--dry-run", "--ignore-installed"]
-        command += [
-            "--only-binary",
-            ":all:",
-            "--no-input",
-            "--disable-pip-version-check",
-            "--progress-bar",
-            "off",
-        ]
-        command += [
-            "--retries",
-            "2",
-            "--report",
-            str(answer),
-            "--constraint",
-            str(constraints),
-            *wanted,
-        ]
+        command += ["--only-binary", ":all:", "--no-input", "--disable-pip-version-check"]
+        command += ["--progress-bar", "off", "--retries", "2", "--report", str(answer)]
+        command += ["--constraint", str(constraints), *wanted]
         with StatusLine(err) as status:
             packages.run_pip(framework, command, log, f"resolving {wanted[0]}", status.draw)
         items = json.loads(answer.read_bytes())["install"]
-    found = {}
-    for each in items:
-        name, archive = (
-            str(canonicalize_name(each["metadata"]["name"])),
-            each["download_info"]["archive_info"],
-        )
+    pinned: dict[str, tuple[str, str]] = {}
+    for item in items:
+        name = str(canonicalize_name(item["metadata"]["name"]))
+        archive = item["download_info"]["archive_info"]
         digest = archive.get("hashes", {}).get("sha256") or archive["hash"].removeprefix("sha256=")
-        line = f"{name}=={each['metadata']['version']} --hash=sha256:{digest}\n"
-        found[name] = line, index.file_name(each["download_info"]["url"])
-    return found
+        line = f"{name}=={item['metadata']['version']} --hash=sha256:{digest}\n"
+        pinned[name] = line, index.file_name(item["download_info"]["url"])
+    return pinned
 
 
 @cache
 def _pip(python: Path) -> list[str]:
-    """Return the command of a pip that resolves for this Python: its own where that is new enough,
-    else dlbench's.
-    """
+    """Return the command of a pip that resolves for this Python: its own if new enough, or ours."""
     done = subprocess.run(
         [str(python), "-I", "-m", "pip", "--version"],
         stdin=subprocess.DEVNULL,

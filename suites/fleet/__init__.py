@@ -1,3 +1,1 @@
-"""Fleets: one suite on many machines, one `dlbench run` a node, started by Slurm or on this
-machine.
-"""
+"""Fleets: one suite on many machines, one `dlbench run` a node, by Slurm or on this machine."""

@@ -32,10 +32,8 @@ fleet_app = CommandLine(
     no_args_is_help=True, help="Measure a suite on many machines, into one store."
 )
 
-_WATCH_SECONDS = (
-    1.0,
-    10.0,
-)  # the first and the longest pause between two queries of scheduler and store
+_WATCH_SECONDS = (1.0, 10.0)
+"""The first and the longest pause between two queries of scheduler and store."""
 _SCHEDULERS = ("slurm", "local")
 
 _NEWEST = "The fleet's id. Without it, the newest."
@@ -78,7 +76,7 @@ _FLEET: options.Options = {
     "fleet": option("--fleet", "With --resume: this fleet.", metavar="ID"),
     "wait": _WAIT,
 }
-_OF_RUN: options.Options = {  # each job gets them
+_RUN_OPTIONS: options.Options = {  # each job gets them
     **options.AXES,
     **options.LAUNCHES,
     **options.BUILDS,
@@ -90,36 +88,38 @@ _OF_RUN: options.Options = {  # each job gets them
 
 
 def settings_of(given: Given, scheduler: str) -> dict[str, str]:
-    """Return the settings of every job, by name; raises UsageError, also for options that only
-    Slurm has.
+    """Return the settings of every job, by name.
+
+    Raises UsageError, also for options that only Slurm has.
     """
-    found = {"partition": given.partition, "account": given.account, "qos": given.qos}
+    settings: dict[str, str] = {}
+    for name in ("partition", "account", "qos"):
+        if getattr(given, name):
+            settings[name] = getattr(given, name)
     if given.time_limit:
-        found["minutes"] = f"{values.duration(given.time_limit) / 60:g}"
+        settings["minutes"] = f"{values.duration(given.time_limit) / 60:g}"
     if given.exclusive is not None:
-        found["shared"] = "no" if given.exclusive else "yes"
-    found |= further_options(given.slurm_option or ())
-    found = {name: text for name, text in found.items() if text or name.startswith("further.")}
-    if found and scheduler != "slurm":
+        settings["shared"] = "no" if given.exclusive else "yes"
+    settings.update(further_options(given.slurm_option or ()))
+    if settings and scheduler != "slurm":
         raise UsageError(
             f"--on {scheduler} takes no partition, account, time limit or the like. Leave them out."
         )
-    return found | ({"python": given.node_python} if given.node_python else {})
+    if given.node_python:
+        settings["python"] = given.node_python
+    return settings
 
 
 def _scheduler(fleet: Fleet) -> Slurm | Local:
-    return (
-        Slurm(Path(fleet.folder), fleet.settings)
-        if fleet.scheduler == "slurm"
-        else Local(Path(fleet.folder))
-    )
+    if fleet.scheduler == "slurm":
+        return Slurm(Path(fleet.folder), fleet.settings)
+    return Local(Path(fleet.folder))
 
 
 @fleet_app.command("run")
-@takes({"name": options.SUITE}, _FLEET, _OF_RUN)
+@takes({"name": options.SUITE}, _FLEET, _RUN_OPTIONS)
 def run_command(given: Given) -> None:
-    """Measure a suite on several machines: one job for each, a plain `dlbench run` of the whole
-    suite on that node.
+    """Measure a suite on several machines: one job for each, a `dlbench run` of the whole suite.
 
     Each job writes to a store on its node, and delivers it to the server that --store names. All
     options of `dlbench run` are passed on. Environments are built in DLBENCH_HOME: a folder that
@@ -134,7 +134,8 @@ def run_command(given: Given) -> None:
     - `dlbench fleet run quick --on slurm --resume`
     - `dlbench fleet run quick --on local --nodes 2 --frameworks null --store results.sqlite --wait`
     """
-    words, name = options.words_of(given, _OF_RUN), given.name
+    words = options.words_of(given, _RUN_OPTIONS)
+    name = given.name
     if given.resume:
         _resume(given, words)
         return
@@ -147,16 +148,15 @@ def run_command(given: Given) -> None:
     _check_secrets(given)
     chosen_axes = options.choices(given)
     suites.load(name)
-    of_own_steps = [find(row) for row in (chosen_axes.own.names if chosen_axes.own else ())]
-    if left := variables.left_behind(chosen_axes.variables, of_own_steps):
-        say(left)
-    fleet = Fleet.new(
-        name, words, on, {"python": sys.executable, **settings_of(given, on)}, given.folder
-    )
+    own_steps = [find(row) for row in chosen_axes.own.names] if chosen_axes.own else []
+    left_behind = variables.left_behind(chosen_axes.variables, own_steps)
+    if left_behind:
+        say(left_behind)
+    settings = {"python": sys.executable, **settings_of(given, on)}
+    fleet = Fleet.new(name, words, on, settings, given.folder)
     scheduler = _scheduler(fleet)
-    nodes = scheduler.nodes(
-        given.nodes, [] if given.nodelist is None else values.words(given.nodelist)
-    )
+    named = [] if given.nodelist is None else values.words(given.nodelist)
+    nodes = scheduler.nodes(given.nodes, named)
     fleet.jobs = dict.fromkeys(nodes, "")
     Store.open(given.store_file).close()  # refused before anything is submitted
     say(
@@ -170,7 +170,8 @@ def _submit(fleet: Fleet, scheduler: Slurm | Local, nodes: Iterable[str], given:
     """Submit jobs, and wait for them with --wait; exit with FLEET_INCOMPLETE if one is refused."""
     command = [fleet.settings["python"], "-m", "dlbench.suites", "run", fleet.suite, *fleet.options]
     # A password stays in the environment, which others on a node cannot read.
-    command += [] if servers.has_password(given.store_file) else ["--store", given.store_file]
+    if not servers.has_password(given.store_file):
+        command += ["--store", given.store_file]
     fleet.errors = {}
     for node in nodes:
         fleet.jobs[node] = ""
@@ -186,9 +187,9 @@ def _submit(fleet: Fleet, scheduler: Slurm | Local, nodes: Iterable[str], given:
     broken = bool(fleet.errors)
     if given.wait:
         with Store.open(given.store_file, create=False) as store:
-            broken = broken or any(
-                job["state"] in BROKEN for job in _statuses(fleet, store, wait=True)
-            )
+            if not broken:
+                jobs = _statuses(fleet, store, wait=True)
+                broken = any(job["state"] in BROKEN for job in jobs)
     if broken:
         raise typer.Exit(FLEET_INCOMPLETE)
 
@@ -222,9 +223,7 @@ def _resume(given: Given, words: list[str]) -> None:
 
 
 def _check_secrets(given: Given) -> None:
-    """Raise UsageError for a secret among the variables whose value a job would need in its
-    command.
-    """
+    """Raise UsageError for a secret whose value a job would need in its command."""
     for name, value in variables.read(given.env or ()).items():
         if variables.is_secret(name) and os.environ.get(name) != value:
             raise UsageError(
@@ -271,10 +270,10 @@ def status_command(given: Given) -> None:
         title = f"fleet {fleet.id}: {fleet.suite} on {fleet.scheduler}"
         rows = []
         for job in jobs:
-            age = (
-                datetime.now(UTC) - datetime.fromisoformat(job["newest"]) if job["newest"] else None
-            )
-            newest = "" if age is None else f"{age.total_seconds():.0f} s ago"
+            newest = ""
+            if job["newest"]:
+                age = datetime.now(UTC) - datetime.fromisoformat(job["newest"])
+                newest = f"{age.total_seconds():.0f} s ago"
             launches = f"{job['launches']} of {job['planned']}" if job["planned"] else ""
             rows.append([job["node"], job["state"], launches, newest, job["text"]])
         table(title, ["node", "state", "launches", "newest record", ""], rows)
@@ -300,16 +299,15 @@ def cancel_command(given: Given) -> None:
     """
     fleet = chosen(given.fleet_id)
     scheduler = _scheduler(fleet)
-    jobs = {
-        handle: name for name, handle in fleet.jobs.items() if handle and given.node in (None, name)
-    }
-    alive = [
-        handle
-        for handle, (state, _) in scheduler.seen(list(jobs)).items()
-        if state not in ("ended", "gone")
-    ]
+    jobs = {}
+    for name, handle in fleet.jobs.items():
+        if handle and given.node in (None, name):
+            jobs[handle] = name
+    views = scheduler.seen(list(jobs))
+    alive = [handle for handle, (state, _) in views.items() if state not in ("ended", "gone")]
     if not alive:
-        say(f"No job of fleet {fleet.id} {f'on {given.node} ' if given.node else ''}is active.")
+        where = f"on {given.node} " if given.node else ""
+        say(f"No job of fleet {fleet.id} {where}is active.")
         return
     scheduler.cancel(alive)
     say(f"cancelled on {', '.join(jobs[handle] for handle in alive)}")
@@ -341,23 +339,18 @@ def logs_command(given: Given) -> None:
 
 
 def _statuses(fleet: Fleet, store: Store, wait: bool = False) -> list[dict[str, Any]]:
-    """Return the status of each job; with ``wait`` once none is active, showing progress until
-    then.
-    """
+    """Return the status of each job; with ``wait`` show progress until none is active."""
     scheduler = _scheduler(fleet)
     pause, longest = _WATCH_SECONDS
     with StatusLine(err) as line:
         while True:
-            jobs = statuses(
-                fleet, scheduler.seen([handle for handle in fleet.jobs.values() if handle]), store
-            )
+            handles = [handle for handle in fleet.jobs.values() if handle]
+            jobs = statuses(fleet, scheduler.seen(handles), store)
             at_work = [job for job in jobs if job["state"] in AT_WORK]
             if not (wait and at_work):
                 return jobs
-            done, planned = (
-                sum(job["launches"] for job in jobs),
-                sum(job["planned"] or 0 for job in jobs),
-            )
+            done = sum(job["launches"] for job in jobs)
+            planned = sum(job["planned"] or 0 for job in jobs)
             line.draw(
                 f"  {counted(len(at_work), 'job')} active, {done} of {planned or '?'} launches"
             )

@@ -1,7 +1,7 @@
-"""A fleet and its jobs: stored in the fleet's folder; job states come from the scheduler and the
-store.
+"""A fleet and its jobs, stored in the fleet's folder.
 
-`Local` runs them on this machine, one process tree each, to try a fleet without a cluster.
+The states of jobs come from the scheduler and the store. `Local` runs them on this machine, one
+process tree each, to try a fleet without a cluster.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 
 from dlbench.reports.results.naming import counted
+from dlbench.reports.results.record import Run
 from dlbench.reports.results.storage import database, schema
 from dlbench.reports.results.storage.store import Store
 
@@ -32,9 +33,11 @@ BROKEN = ("ended early", "not submitted")
 _FILE = "fleet.json"
 
 Seen = tuple[str, str]
-"""A scheduler's view of a job: waiting, running, ended, gone (the scheduler does not know it) or
-unknown (the scheduler does not answer now); and its own words, such as "PENDING (Resources)", or
-why it does not answer."""
+"""A scheduler's view of a job: its state, and the scheduler's own words.
+
+The state is waiting, running, ended, gone (the scheduler does not know it) or unknown (the
+scheduler does not answer now). The words are such as "PENDING (Resources)", or the reason why it
+does not answer."""
 
 
 @dataclass
@@ -65,12 +68,11 @@ class Fleet:
         settings: dict[str, str],
         folder: Path | None,
     ) -> "Fleet":
-        """Make a fleet with a folder of its own; raises FrameworkEnvironmentError where that cannot
-        be made.
-        """
+        """Make a fleet with a folder of its own; raises FrameworkEnvironmentError."""
         now = datetime.now(UTC)
         id_ = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
-        place = folders.make_folder((folder.absolute() if folder else folders.fleets()) / id_)
+        parent = folder.absolute() if folder else folders.fleets()
+        place = folders.make_folder(parent / id_)
         if place.parent != folders.fleets():  # found again by its id, wherever its logs are
             link = folders.make_folder(folders.fleets()) / id_
             with folders.written(link.parent):
@@ -84,8 +86,9 @@ class Fleet:
 
 
 def chosen(id_: str | None, suite: str | None = None) -> Fleet:
-    """Return the fleet with this id, or the newest submitted here, of a suite if one is named;
-    raises UsageError.
+    """Return the fleet with this id, or the newest one submitted from this machine.
+
+    If a suite is named, it is one of that suite. Raises UsageError.
     """
     fleets = []
     for path in sorted(folders.fleets().glob(f"*/{_FILE}")):
@@ -96,9 +99,9 @@ def chosen(id_: str | None, suite: str | None = None) -> Fleet:
         if suite in (None, fleet.suite):
             fleets.append(fleet)
     if not fleets:
-        of_suite = f" of {suite}" if suite else ""
+        scope = f" of {suite}" if suite else ""
         raise UsageError(
-            f"No fleet{of_suite} was submitted from here. `dlbench fleet run` starts one."
+            f"No fleet{scope} was submitted from here. `dlbench fleet run` starts one."
         )
     if id_ is None:
         return fleets[-1]
@@ -109,29 +112,34 @@ def chosen(id_: str | None, suite: str | None = None) -> Fleet:
 
 
 def statuses(fleet: Fleet, seen: Mapping[str, Seen], store: Store) -> list[dict[str, Any]]:
-    """Return each job's state, and its progress by the store: launches and newest record; raises
-    StoreError.
+    """Return each job's state, and its progress by the store: launches and newest record.
+
+    Raises StoreError.
     """
-    runs = {
-        run.node.name: run
-        for run in store.runs()
-        if run.node is not None and run.node.fleet == fleet.id
-    }
+    runs: dict[str, Run] = {}
+    for run in store.runs():
+        if run.node is not None and run.node.fleet == fleet.id:
+            runs[run.node.name] = run
     table = schema.records.c
-    asked = (
+    query = (
         sa.select(table.run, sa.func.count(), sa.func.max(table.started))
         .where(table.run.in_([run.id for run in runs.values()]))
         .group_by(table.run)
     )
     with database.explained(store.name), store.engine.connect() as connection:
-        counted = {run: (count, newest) for run, count, newest in connection.execute(asked)}
-    rows = []
+        progress = {id_: (count, newest) for id_, count, newest in connection.execute(query)}
+    rows: list[dict[str, Any]] = []
     for number, (node, handle) in enumerate(fleet.jobs.items(), start=1):
-        run, error = runs.get(node), fleet.errors.get(node, "")
-        launches, newest = counted.get(run.id, (0, "")) if run else (0, "")
-        state, text = job_state(
-            seen.get(handle), error, run is not None and run.finished is not None
-        )
+        error = fleet.errors.get(node, "")
+        finished = False
+        planned = None
+        launches, newest = 0, ""
+        if node in runs:
+            run = runs[node]
+            finished = run.finished is not None
+            planned = len(run.plan) * run.launches
+            launches, newest = progress.get(run.id, (0, ""))
+        state, text = job_state(seen.get(handle), error, finished)
         rows.append(
             {
                 "job": number,
@@ -141,7 +149,7 @@ def statuses(fleet: Fleet, seen: Mapping[str, Seen], store: Store) -> list[dict[
                 "state": state,
                 "text": text,
                 "launches": launches,
-                "planned": len(run.plan) * run.launches if run else None,
+                "planned": planned,
                 "newest": newest,
             }
         )
@@ -149,9 +157,7 @@ def statuses(fleet: Fleet, seen: Mapping[str, Seen], store: Store) -> list[dict[
 
 
 def job_state(seen: Seen | None, error: str, finished: bool) -> tuple[str, str]:
-    """Return a job's state and the words for it, by the scheduler's view and whether its run has
-    finished.
-    """
+    """Return a job's state and the words for it, from the scheduler's view and its run's end."""
     if finished:
         return "finished", ""
     if seen is None:
@@ -172,9 +178,8 @@ class Local:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._processes: list[
-            subprocess.Popen[bytes]
-        ] = []  # referenced, so that ended ones are collected
+        # Referenced, so that ended ones are collected.
+        self._processes: list[subprocess.Popen[bytes]] = []
 
     def nodes(self, count: int | None, named: Sequence[str]) -> list[str]:
         """Return local-1, local-2, ...: as many as are asked for, else one."""
@@ -184,16 +189,17 @@ class Local:
                     f"There is no node {name!r}: this machine's are called local-1, local-2 and so "
                     "on."
                 )
-        pool = list(dict.fromkeys(named)) or [
-            f"local-{number}" for number in range(1, (count or 1) + 1)
-        ]
+        pool = list(dict.fromkeys(named))
+        if not pool:
+            pool = [f"local-{number}" for number in range(1, (count or 1) + 1)]
         if count is not None and len(pool) < count:
             raise UsageError(f"{counted(count, 'node')} asked for, {len(pool)} named.")
         return pool[:count]
 
     def submit(self, node: str, command: Sequence[str]) -> str:
-        """Start a job in a session of its own: it outlives this process and its terminal, as a
-        cluster's jobs do.
+        """Start a job in a session of its own.
+
+        It outlives this process and its terminal, as a cluster's jobs do.
         """
         try:
             with self.log(node).open("ab") as log:
@@ -213,12 +219,17 @@ class Local:
 
     def seen(self, handles: Sequence[str]) -> dict[str, Seen]:
         """Return whether each job's process exists."""
-        return {handle: ("running" if _process(handle) else "ended", "") for handle in handles}
+        views: dict[str, Seen] = {}
+        for handle in handles:
+            state = "ended" if _process(handle) is None else "running"
+            views[handle] = (state, "")
+        return views
 
     def cancel(self, handles: Sequence[str]) -> None:
         """End each job by SIGTERM."""
         for handle in handles:
-            if (process := _process(handle)) is not None:
+            process = _process(handle)
+            if process is not None:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.terminate()
 

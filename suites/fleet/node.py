@@ -1,6 +1,4 @@
-"""A run as one job of a fleet: its node's name, whether it has the node to itself, and the run that
-it resumes.
-"""
+"""A run as one job of a fleet: its node, whether that is shared, and the run that it resumes."""
 
 import os
 import platform
@@ -25,8 +23,7 @@ _LEAST_MEMORY = 0.9
 """A memory limit above this share is a scheduler's reserve for the system, and costs a job
 nothing."""
 _LOOK_SECONDS = 300.0
-"""Interval at which other jobs are looked for: a query to the controller of a large cluster is not
-free."""
+"""Seconds between two looks at other jobs: a query to a large cluster's controller is not free."""
 
 
 def lacking(machine: Machine, gpus_given: int | None = None) -> list[str]:
@@ -34,34 +31,32 @@ def lacking(machine: Machine, gpus_given: int | None = None) -> list[str]:
 
     ``gpus_given``: how many GPUs the scheduler gave it, None where it does not say.
     """
-    found = []
-    cpu, memory, gpus = machine.cpu, machine.memory, len(machine.gpus.devices)
+    limits = []
+    cpu = machine.cpu
+    memory = machine.memory
+    gpus = len(machine.gpus.devices)
     if len(cpu.affinity) < cpu.logical_cpus:
-        found.append(f"it may use {len(cpu.affinity)} of {cpu.logical_cpus} CPUs")
+        limits.append(f"it may use {len(cpu.affinity)} of {cpu.logical_cpus} CPUs")
     elif cpu.quota_cpus is not None and cpu.quota_cpus < cpu.logical_cpus:
-        found.append(f"a quota of {cpu.quota_cpus:.3g} of {cpu.logical_cpus} CPUs' time")
+        limits.append(f"a quota of {cpu.quota_cpus:.3g} of {cpu.logical_cpus} CPUs' time")
     if memory.limit_bytes is not None and memory.limit_bytes < _LEAST_MEMORY * memory.total_bytes:
-        found.append(
+        limits.append(
             f"it may use {memory.limit_bytes / _GIB:.3g} of {memory.total_bytes / _GIB:.3g} GiB of "
             "memory"
         )
     if gpus_given is not None and gpus_given < gpus:
-        found.append(f"it may use {gpus_given} of {gpus} GPUs")
-    return found
+        limits.append(f"it may use {gpus_given} of {gpus} GPUs")
+    return limits
 
 
 def gpus_of_job(variables: Mapping[str, str] = os.environ) -> int | None:
-    """Return how many GPUs Slurm gave this job; None outside Slurm, and where Slurm does not manage
-    GPUs.
-    """
+    """Return how many GPUs Slurm gave this job; None outside Slurm or where it manages no GPUs."""
     given = variables.get("SLURM_JOB_GPUS") or variables.get("SLURM_STEP_GPUS")
     return len(given.split(",")) if given else None
 
 
 def other_jobs(node: str, variables: Mapping[str, str] = os.environ) -> list[str] | None:
-    """Return Slurm's numbers of the other jobs that are on a node now; None where Slurm cannot be
-    asked.
-    """
+    """Return Slurm's numbers of the other jobs on a node; None where Slurm cannot be asked."""
     own = variables.get("SLURM_JOB_ID")
     if own is None:
         return None
@@ -86,33 +81,33 @@ class FleetNode:
     _others: list[str] = field(default_factory=list)
 
     def now(self) -> Node:
-        """Return the node with the reasons why the job does not have it to itself at this
-        moment.
-        """
+        """Return the node with the reasons why the job shares it at this moment."""
         if self._looked_at is None or self.clock() - self._looked_at >= _LOOK_SECONDS:
             self._looked_at = self.clock()
-            seen = self.others(self.name)
-            self._others = self._others if seen is None else seen
-        jobs = [f"other jobs are on it: {', '.join(self._others)}"] if self._others else []
-        return Node(self.fleet, self.name, (*self.lacking, *jobs))
+            others = self.others(self.name)
+            if others is not None:
+                self._others = others
+        reasons = list(self.lacking)
+        if self._others:
+            reasons.append(f"other jobs are on it: {', '.join(self._others)}")
+        return Node(self.fleet, self.name, tuple(reasons))
 
     def newest_run(self, target: str, suite: str) -> Run | None:
-        """Return the newest run of a suite that this node began for its fleet; None where it began
-        none.
-        """
+        """Return the newest run of a suite that this node began for its fleet; None without one."""
         try:
             with Store.open(delivery.local_or(target), create=False) as store:
-                runs = [run for run in store.runs() if run.suite == suite and run.node is not None]
-        except (
-            StoreError
-        ):  # none yet; whatever else is wrong is reported when it is opened for writing
+                runs = store.runs()
+        except StoreError:
+            # None yet. Any other error is reported when it is opened for writing.
             return None
-        mine = [
-            run
-            for run in runs
-            if run.node and (run.node.fleet, run.node.name) == (self.fleet, self.name)
-        ]
-        return mine[-1] if mine else None
+        newest = None
+        for run in runs:
+            node = run.node
+            if run.suite != suite or node is None:
+                continue
+            if node.fleet == self.fleet and node.name == self.name:
+                newest = run
+        return newest
 
     def resume_command(self, suite: str) -> str:
         """Return the command that submits the job again."""
@@ -125,8 +120,9 @@ def fleet_node(
     report: Callable[[str], None],
     variables: Mapping[str, str] = os.environ,
 ) -> FleetNode | None:
-    """Return the node that ``--node FLEET/NODE`` names, and report why it is shared; None without
-    the option.
+    """Return the node that ``--node FLEET/NODE`` names, and report why it is shared.
+
+    Returns None without the option.
 
     Slurm's own name for the node takes precedence: several of its nodes may be one host. Raises
     UsageError.
@@ -140,6 +136,7 @@ def fleet_node(
     node = FleetNode(fleet, name, lacking(machine, gpus_of_job(variables)))
     for reason in node.now().shared:
         report(f"node {name} is shared: {reason}; its records say so")
-    if narrow := quiet.why_narrow(bool(machine.cpu.virtualisation.container)):
-        report(narrow)
+    reason = quiet.why_narrow(bool(machine.cpu.virtualisation.container))
+    if reason:
+        report(reason)
     return node

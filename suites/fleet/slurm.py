@@ -1,5 +1,6 @@
-"""Jobs on a Slurm cluster: submitted by submitit, followed by squeue and sinfo, with or without
-accounting.
+"""Jobs on a Slurm cluster, submitted by submitit and followed by squeue and sinfo.
+
+Slurm's accounting is not needed.
 """
 
 import contextlib
@@ -32,7 +33,7 @@ _STATES = {
         "RECONFIG_FAIL OUT_OF_MEMORY PREEMPTED REVOKED"
     ),
 }
-_AWAY = (
+_NO_ANSWER = (
     "Unable to contact",
     "Socket timed out",
     "Connection refused",
@@ -40,17 +41,14 @@ _AWAY = (
     "srun",
 )
 _NO_SUCH_JOB = "Invalid job id"
-_NOTICE_SECONDS = (
-    120  # before the time limit a job gets SIGTERM, so that `dlbench run` ends in order
-)
-_PATIENCE_SECONDS = (
-    60.0  # Slurm's programs themselves wait some twenty seconds for a controller that is away
-)
+_NOTICE_SECONDS = 120
+"""Before the time limit a job gets SIGTERM, so that `dlbench run` ends in order."""
+_PATIENCE_SECONDS = 60.0
+"""Slurm's programs themselves wait some twenty seconds for a controller that is away."""
 
 _TAKES_JOBS = frozenset({"idle", "mixed", "allocated", "completing", "planned"})
 _KEEPS_JOBS_AWAY = frozenset("*$!%")
-"""Marks behind a state in sinfo: the node does not respond, is under maintenance, or is being taken
-away."""
+"""Marks after a state in sinfo: the node does not respond, is in maintenance, or is leaving."""
 _MARKS = "*~#!%$@^-"
 
 _NEVER_FROM_OUTSIDE = (
@@ -64,7 +62,7 @@ _NEVER_FROM_OUTSIDE = (
     "WAIT",
 )
 _KEY = re.compile(r"[a-z][a-z0-9-]*")
-_OF_THE_FLEET = frozenset(
+_SET_BY_FLEET = frozenset(
     {
         "array",
         "error",
@@ -76,18 +74,21 @@ _OF_THE_FLEET = frozenset(
         "output",
         "parsable",
         "requeue",
+        "signal",
+        "wait",
+        "wrap",
     }
-    | {"signal", "wait", "wrap"}
 )
 _HAS_AN_OPTION = ("account", "exclusive", "partition", "qos", "time")
 FURTHER = "further."  # prefix of the settings that are further options of sbatch
 
 
 def further_options(texts: Sequence[str]) -> dict[str, str]:
-    """Return the settings for options of sbatch given as KEY=VALUE, or as KEY alone; raises
-    UsageError.
+    """Return the settings for options of sbatch given as KEY=VALUE, or as KEY alone.
+
+    Raises UsageError.
     """
-    found = {}
+    settings = {}
     for text in texts:
         key, _, value = text.partition("=")
         key = key.strip().removeprefix("--").replace("_", "-")
@@ -100,23 +101,26 @@ def further_options(texts: Sequence[str]) -> dict[str, str]:
             raise UsageError(
                 f"--slurm-option {key}: dlbench has its own option for it; see --help."
             )
-        if key.removeprefix("no-") in _OF_THE_FLEET:
+        if key.removeprefix("no-") in _SET_BY_FLEET:
             raise UsageError(f"--slurm-option {key}: dlbench sets it for each job. Leave it out.")
-        found[FURTHER + key] = value
-    return found
+        settings[FURTHER + key] = value
+    return settings
 
 
 class Slurm:
-    """Slurm as a scheduler; a handle is a job's number, and logs lie in a folder that every node
-    sees.
+    """Slurm as a scheduler.
+
+    A handle is a job's number, and logs are in a folder that every node sees.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
-        self._folder, self._settings = folder, settings
+        self._folder = folder
+        self._settings = settings
 
     def nodes(self, count: int | None, named: Sequence[str]) -> list[str]:
-        """Return nodes of the partition: those named, else all that take jobs; with ``count`` idle
-        ones first.
+        """Return nodes of the partition: those named, else all that take jobs.
+
+        With ``count``, as many of them, idle ones first.
         """
         if importlib.util.find_spec("submitit") is None:
             raise FrameworkEnvironmentError(
@@ -144,7 +148,7 @@ class Slurm:
                 return executor.submit(os.execvp, "env", ["env", *command]).job_id
         except RuntimeError as error:  # submitit's own errors too
             text = f"Slurm refused the job on {node}: {_last_line(str(error))}."
-            if any(sign in text for sign in _AWAY):
+            if any(sign in text for sign in _NO_ANSWER):
                 raise FrameworkEnvironmentError(text) from error
             raise UsageError(
                 f"{text} Check the partition, the node and the other options for Slurm."
@@ -158,10 +162,10 @@ class Slurm:
     def seen(self, handles: Sequence[str]) -> dict[str, Seen]:
         """Return the controller's view of each job; it forgets one some minutes after its end."""
         try:
-            known = _queue(handles)
+            views = _queue(handles)
         except FrameworkEnvironmentError as error:
             return dict.fromkeys(handles, ("unknown", str(error)))
-        return {handle: known.get(handle, ("gone", "")) for handle in handles}
+        return {handle: views.get(handle, ("gone", "")) for handle in handles}
 
     def cancel(self, handles: Sequence[str]) -> None:
         """End jobs by scancel: SIGTERM, and SIGKILL after the cluster's KillWait."""
@@ -185,11 +189,10 @@ class Slurm:
             name.upper(): self._settings.get(name, "") for name in ("partition", "account", "qos")
         }
         given["TIMELIMIT"] = "set" if "minutes" in self._settings else ""
-        wrong = [
-            name
-            for name, value in given.items()
-            if value and os.environ.get(f"SBATCH_{name}", value) != value
-        ]
+        wrong: list[str] = []
+        for name, value in given.items():
+            if value and os.environ.get(f"SBATCH_{name}", value) != value:
+                wrong.append(name)
         wrong += [name for name in _NEVER_FROM_OUTSIDE if f"SBATCH_{name}" in os.environ]
         if wrong:
             raise UsageError(
@@ -203,50 +206,56 @@ def parameters(settings: Mapping[str, str], node: str) -> dict[str, Any]:
     # sbatch alone starts the job: a step by srun may be bound to some CPUs. None leaves a parameter
     # to the cluster, also where submitit has a default of its own.
     alone = settings.get("shared") != "yes"
-    further = {
-        key.removeprefix(FURTHER): value or True
-        for key, value in settings.items()
-        if key.startswith(FURTHER)
+    minutes = None
+    if "minutes" in settings:
+        minutes = max(1, math.ceil(float(settings["minutes"])))
+    additional: dict[str, Any] = {
+        "ntasks": 1,
+        "no-requeue": True,
+        "signal": f"B:TERM@{_NOTICE_SECONDS}",
     }
+    for key, value in settings.items():
+        if key.startswith(FURTHER):
+            additional[key.removeprefix(FURTHER)] = value or True
     return {
         "job_name": f"dlbench-{node}",
-        **{name: settings.get(name) or None for name in ("partition", "account", "qos")},
+        "partition": settings.get("partition") or None,
+        "account": settings.get("account") or None,
+        "qos": settings.get("qos") or None,
         "nodes": 1,
         "nodelist": node,
         "exclusive": True if alone else None,
         "mem": "0" if alone else None,
-        "time": max(1, math.ceil(float(settings["minutes"]))) if "minutes" in settings else None,
+        "time": minutes,
         "wckey": None,
         "stderr_to_stdout": True,
         "use_srun": False,
-        "additional_parameters": {
-            "ntasks": 1,
-            "no-requeue": True,
-            "signal": f"B:TERM@{_NOTICE_SECONDS}",
-            **further,
-        },
+        "additional_parameters": additional,
     }
 
 
 def nodes_of(partition: str) -> dict[str, tuple[str, str]]:
-    """Return state and reason of a partition's nodes by name; for "" those of the default one, else
-    all.
+    """Return state and reason of a partition's nodes by name.
 
-    The state is in its long form, with marks behind it ("idle", "down*", "idle~"), the reason why
-    an administrator or Slurm took the node out. Raises UsageError for a partition that does not
-    exist, FrameworkEnvironmentError where Slurm cannot be asked.
+    For "" they are those of the default partition, else all. The state is in its long form, with
+    marks after it ("idle", "down*", "idle~"). The reason is why an administrator or Slurm took the
+    node out. Raises UsageError for a partition that does not exist, FrameworkEnvironmentError where
+    Slurm cannot be asked.
     """
     rows = _table(ask("sinfo", "-h", "-a", "-N", "-o", "%P|%N|%T|%E"), 4)
     partitions = {row[0].rstrip("*"): row[0] for row in rows}
     if partition and partition not in partitions:
         raise unknown_name("Slurm partition", partition, partitions)
-    default = [written for written in partitions.values() if written.endswith("*")]
-    wanted = {partitions[partition]} if partition else set(default or partitions.values())
-    return {
-        name: (state, "" if reason == "none" else reason)
-        for of, name, state, reason in rows
-        if of in wanted
-    }
+    if partition:
+        wanted = {partitions[partition]}
+    else:
+        default = [marked for marked in partitions.values() if marked.endswith("*")]
+        wanted = set(default or partitions.values())
+    nodes = {}
+    for marked, name, state, reason in rows:
+        if marked in wanted:
+            nodes[name] = (state, "" if reason == "none" else reason)
+    return nodes
 
 
 def takes_jobs(state: str) -> bool:
@@ -257,8 +266,9 @@ def takes_jobs(state: str) -> bool:
 def choose(
     known: Mapping[str, tuple[str, str]], count: int | None, named: Sequence[str]
 ) -> list[str]:
-    """Return the nodes to use of those known; raises UsageError for one that takes no jobs, or for
-    too few.
+    """Return the nodes to use of those known, idle ones first.
+
+    Raises UsageError for one that takes no jobs, or for too few.
     """
     for name in named:
         if name not in known:
@@ -267,34 +277,35 @@ def choose(
         if not takes_jobs(state):
             because = f" ({reason})" if reason else ""
             raise UsageError(f"No job can run on {name}: it is {state}{because}. Name other nodes.")
-    pool = list(dict.fromkeys(named)) or [
-        name for name, (state, _) in known.items() if takes_jobs(state)
-    ]
+    pool = list(dict.fromkeys(named))
+    if not pool:
+        pool = [name for name, (state, _) in known.items() if takes_jobs(state)]
     if not pool or (count is not None and len(pool) < count):
-        asked = "Nodes" if count is None else counted(count, "node")
+        wanted = "Nodes" if count is None else counted(count, "node")
         states = Counter(known[name][0] for name in dict.fromkeys(named or known))
-        there = (
-            ", ".join(f"{number} {state}" for state, number in states.most_common())
-            or "there are none"
+        listed = ", ".join(f"{number} {state}" for state, number in states.most_common())
+        raise UsageError(
+            f"{wanted} asked for, {len(pool) or 'none'} can be used: {listed or 'there are none'}."
         )
-        raise UsageError(f"{asked} asked for, {len(pool) or 'none'} can be used: {there}.")
-    return sorted(pool, key=lambda name: known[name][0].rstrip(_MARKS) != "idle")[:count]
+
+    def is_busy(name: str) -> bool:
+        return known[name][0].rstrip(_MARKS) != "idle"
+
+    return sorted(pool, key=is_busy)[:count]
 
 
 def ask(*words: str) -> str:
-    """Return the output of one of Slurm's programs; raises FrameworkEnvironmentError, also without
-    the program.
+    """Return the output of one of Slurm's programs.
+
+    Raises FrameworkEnvironmentError, also without the program.
     """
     # A user's own settings for these programs would narrow or sort the output.
-    kept = {
-        name: text
-        for name, text in os.environ.items()
-        if not name.startswith(("SQUEUE_", "SINFO_", "SCANCEL_"))
-    }
+    prefixes = ("SQUEUE_", "SINFO_", "SCANCEL_")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
     try:
         done = subprocess.run(
             words,
-            env=kept,
+            env=variables,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -318,18 +329,17 @@ def ask(*words: str) -> str:
 
 def _last_line(complaint: str) -> str:
     """Return the last line of a program's complaint, without the program's name before it."""
-    lines = [
-        line.strip()
-        for line in complaint.splitlines()
-        if line.strip() and not line.startswith("Try ")
-    ]
-    text = re.sub(r"^\w+( error)?: (error: )?", "", lines[-1]) if lines else ""
+    last = ""
+    for line in complaint.splitlines():
+        if line.strip() and not line.startswith("Try "):
+            last = line.strip()
+    text = re.sub(r"^\w+( error)?: (error: )?", "", last)
     return text.removeprefix("Batch job submission failed: ").rstrip(".")
 
 
 def _table(answer: str, columns: int) -> list[list[str]]:
     """Return the rows of an answer with ``|`` between its columns; other lines are headings."""
-    rows = (line.split("|", columns - 1) for line in answer.splitlines())
+    rows = [line.split("|", columns - 1) for line in answer.splitlines()]
     return [row for row in rows if len(row) == columns]
 
 
@@ -337,22 +347,25 @@ def _queue(jobs: Sequence[str]) -> dict[str, Seen]:
     """Return the view of each job that the controller knows; accounting is not needed."""
     if not jobs:
         return {}
+    views: dict[str, Seen] = {}
     try:
         answer = ask("squeue", "-h", "-a", "-t", "all", "-j", ",".join(jobs), "-o", "%i|%T|%r")
     except FrameworkEnvironmentError as error:
-        # For several jobs squeue leaves out those it does not know; for a single one it fails.
+        # For several jobs squeue leaves out those it does not know. For a single one it fails.
         if _NO_SUCH_JOB not in str(error):
             raise
-        return (
-            {}
-            if len(jobs) == 1
-            else {job: seen for each in jobs for job, seen in _queue([each]).items()}
-        )
-    found = {}
+        if len(jobs) > 1:
+            for job in jobs:
+                views.update(_queue([job]))
+        return views
     for job, word, reason in _table(answer, 3):
         text = word if reason in ("None", "") else f"{word} ({reason})"
-        found[job] = (
-            next((state for state, words in _STATES.items() if word in words.split()), "unknown"),
-            text,
-        )
-    return found
+        views[job] = (_state_of_word(word), text)
+    return views
+
+
+def _state_of_word(word: str) -> str:
+    for state, words in _STATES.items():
+        if word in words.split():
+            return state
+    return "unknown"

@@ -1,9 +1,8 @@
-"""The judgement of a session's benchmarks against a baseline; `verdict` loads it once there is
-something to judge.
+"""The judgement of a session's benchmarks against a baseline.
 
-Every benchmark is judged by its launches. The baseline was measured in another session: intervals
-allow for a shift of the machine (`compare.verdict`), and fewer than three launches on a side give
-no verdict.
+`verdict` loads it once there is something to judge. Every benchmark is judged by its launches. The
+baseline was measured in another session: intervals allow for a shift of the machine
+(`compare.verdict`), and fewer than three launches on a side give no verdict.
 """
 
 from collections import Counter
@@ -44,7 +43,7 @@ _OTHER_ROOT = (
     "own for a test."
 )
 CLOCK_SECONDS = 1e-9
-"""What clocks of Python resolve; no ratio is formed of shorter times."""
+"""The resolution of Python's clocks; no ratio is formed of shorter times."""
 
 
 @dataclass(frozen=True)
@@ -61,24 +60,29 @@ class Candidate:
 
 @dataclass
 class Baselines:
-    """Launches by benchmark and machine; later ones of the same cell on the same machine replace
-    earlier ones.
+    """Launches by benchmark and machine.
+
+    Later ones of the same cell on the same machine replace earlier ones.
     """
 
     sides: dict[tuple[Key, str], SideOfCell] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    """Sentences on what was left out of the files."""
+    """Sentences about measurements that were left out of the files."""
     _sessions: Sessions = field(default_factory=Sessions)
 
     def add(self, target: str) -> None:
-        """Add a JSON file of pytest-benchmark, a folder of these, or a store; raises
-        DlbenchError.
+        """Add a JSON file of pytest-benchmark, a folder of these, or a store.
+
+        Raises DlbenchError.
         """
-        if "://" not in target and Path(target).is_dir():
+        path = Path(target)
+        if "://" in target:
+            self._add_store(target)
+        elif path.is_dir():
             self._add_folder(target)
-        elif "://" not in target and _is_json(Path(target)):
+        elif _is_json(path):
             self._add_named(target)
-        elif "://" not in target and Path(target).is_file() and Path(target).stat().st_size == 0:
+        elif path.is_file() and path.stat().st_size == 0:
             raise FileError(f"{target} is empty. Save the baseline again, or name another file.")
         else:
             self._add_store(target)
@@ -88,7 +92,8 @@ class Baselines:
 
         Launches that other programs ``disturbed`` are counted as such, and their times are not.
         """
-        if repetition := repetition_of(file):
+        repetition = repetition_of(file)
+        if repetition:
             self.notes.append(repetition)
         host = read_host(file.fingerprint, file.machine)
         for (cell, machine), records in _newest(file.records).items():
@@ -98,10 +103,10 @@ class Baselines:
         self._sessions.add(file.made, file.name, measured)
         for launch in launches_of(file):
             for benchmark in launch.foreign:
-                if benchmark.fullname not in repeated:
-                    self._add_launch(
-                        benchmark.fullname, launch.fingerprint, benchmark.stats.median, disturbed
-                    )
+                name = benchmark.fullname
+                if name not in repeated:
+                    median = benchmark.stats.median
+                    self._add_launch(name, launch.fingerprint, median, disturbed)
         if repeated:
             self.notes.append(
                 f"{file.name} repeats measurements of an earlier file; they count once."
@@ -109,9 +114,12 @@ class Baselines:
 
     def find(self, key: Key, machine: str) -> tuple[SideOfCell, str] | None:
         """Return the launches of a benchmark, preferably on this machine, and their machine."""
-        of_machines = {of: side for (other, of), side in self.sides.items() if other == key}
-        of = machine if machine in of_machines else next(iter(of_machines), "")
-        return (of_machines[of], of) if of_machines else None
+        if (key, machine) in self.sides:
+            return self.sides[key, machine], machine
+        for (other_key, other_machine), side in self.sides.items():
+            if other_key == key:
+                return side, other_machine
+        return None
 
     def machines_of(self, key: Key) -> set[str]:
         """Return the machines that measured a benchmark."""
@@ -124,9 +132,10 @@ class Baselines:
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Change full names of plain benchmarks."""
-        renamed = {}
+        renamed: dict[tuple[Key, str], SideOfCell] = {}
         for (key, machine), side in self.sides.items():
-            renamed[names.get(key, key) if isinstance(key, str) else key, machine] = side
+            new_key = names.get(key, key) if isinstance(key, str) else key
+            renamed[new_key, machine] = side
         self.sides = renamed
 
     def _add_folder(self, target: str) -> None:
@@ -152,8 +161,10 @@ class Baselines:
         if not results.records:
             raise FileError(f"{target} holds no measurement. Name another store or file.")
         for (cell, machine), records in _newest(results.records).items():
-            kept = records[-1].outcome.software.get(FOREIGN_KEY)
-            key = str(kept["fullname"]) if isinstance(kept, dict) and "fullname" in kept else cell
+            key: Key = cell
+            foreign = records[-1].outcome.software.get(FOREIGN_KEY)
+            if isinstance(foreign, dict) and "fullname" in foreign:
+                key = str(foreign["fullname"])
             self.sides[key, machine] = side_of(records, results.hosts.get(machine))
 
     def _add_launch(self, name: str, machine: str, seconds: float, disturbed: bool) -> None:
@@ -176,53 +187,42 @@ class Judged:
 
     @property
     def outcome(self) -> GateOutcome:
-        """The outcome of the session; a comparison with another machine says nothing about a
-        change.
+        """The outcome of the session.
+
+        A comparison with another machine says nothing about a change.
         """
-        verdicts = (judgement.verdict for _, judgement in self.judgements)
-        counts: Counter[Verdict] = Counter(
-            Verdict.INCONCLUSIVE if verdict is Verdict.COMPARISON else verdict
-            for verdict in verdicts
-        )
+        counts: Counter[Verdict] = Counter()
+        for _, judgement in self.judgements:
+            verdict = judgement.verdict
+            if verdict is Verdict.COMPARISON:
+                verdict = Verdict.INCONCLUSIVE
+            counts[verdict] += 1
         return outcome_of(counts, "benchmark")
 
     @property
     def lines(self) -> list[tuple[str, bool]]:
-        """What to show, and whether in red."""
+        """The lines to show, and whether in red."""
         order = list(Verdict)
         counts = Counter(judgement.verdict for _, judgement in self.judgements)
         width = max(map(len, counts), default=0)
-        shown = sorted(self.judgements, key=lambda pair: (order.index(pair[1].verdict), pair[0]))
-        lines = [
-            (
-                f"{judgement.verdict:{width}}  {name}: {sentence_of(judgement)}",
-                judgement.verdict is Verdict.REGRESSION,
-            )
-            for name, judgement in shown
-        ]
+        lines: list[tuple[str, bool]] = []
+        for name, judgement in sorted(
+            self.judgements, key=lambda pair: (order.index(pair[1].verdict), pair[0])
+        ):
+            text = f"{judgement.verdict:{width}}  {name}: {sentence_of(judgement)}"
+            lines.append((text, judgement.verdict is Verdict.REGRESSION))
+        notes = []
         if counts:
-            lines.append(
-                (
-                    ", ".join(
-                        f"{counts[verdict]} {verdict}" for verdict in order if counts[verdict]
-                    ),
-                    False,
-                )
-            )
+            numbers = [f"{counts[verdict]} {verdict}" for verdict in order if counts[verdict]]
+            notes.append(", ".join(numbers))
         if self.added:
-            lines.append((f"Not in the baseline (new or renamed): {listed(self.added, 10)}", False))
+            notes.append(f"Not in the baseline (new or renamed): {listed(self.added, 10)}")
         if self.gone:
-            lines.append(
-                (
-                    (
-                        "In the baseline, not measured now (removed, renamed or failed): "
-                        f"{listed(self.gone, 10)}"
-                    ),
-                    False,
-                )
+            notes.append(
+                "In the baseline, not measured now (removed, renamed or failed): "
+                f"{listed(self.gone, 10)}"
             )
-        lines += [(note, False) for note in self.notes]
-        return lines
+        return lines + [(note, False) for note in (*notes, *self.notes)]
 
 
 def judge_all(
@@ -238,10 +238,11 @@ def judge_all(
     """
     judged: dict[str, Judgement] = {}
     for candidate in candidates:
-        side = baselines.find(candidate.key, candidate.machine)
-        if side is not None:
-            same_machine = in_turns or side[1] == candidate.machine != UNKNOWN_MACHINE
-            judged[candidate.name] = _judge(side[0], candidate.side, same_machine, in_turns)
+        launches = baselines.find(candidate.key, candidate.machine)
+        if launches is not None:
+            side, machine = launches
+            same_machine = in_turns or machine == candidate.machine != UNKNOWN_MACHINE
+            judged[candidate.name] = _judge(side, candidate.side, same_machine, in_turns)
     judgements = tuple(zip(judged, adjust(list(judged.values())), strict=True))
     known = {candidate.key for candidate in candidates}
     added = tuple(candidate.name for candidate in candidates if candidate.name not in judged)
@@ -251,9 +252,8 @@ def judge_all(
 
 def sentence_of(judgement: Judgement) -> str:
     """Return the reason of a judgement, with its ratio where the reason has none."""
-    if judgement.ratio is None or (
-        judgement.low is not None and judgement.verdict is not Verdict.COMPARISON
-    ):
+    has_interval = judgement.low is not None and judgement.verdict is not Verdict.COMPARISON
+    if judgement.ratio is None or has_interval:
         return judgement.sentence
     return f"{change_in_words(judgement.ratio, None, None)}; {judgement.sentence}"
 
@@ -264,24 +264,25 @@ def candidates_of_session(
     host: Host,
     foreign_machine: Callable[[], str],
 ) -> list[Candidate]:
-    """Return the benchmarks that pytest-benchmark measured in this session; the last of those that
-    ran again.
+    """Return the benchmarks that pytest-benchmark measured in this session.
 
-    ``foreign_machine`` returns this machine's fingerprint as in pytest-benchmark's own files. That
-    takes a second.
+    Of one that ran again it is the last. ``foreign_machine`` returns this machine's fingerprint as
+    in pytest-benchmark's own files. That takes a second.
     """
     candidates: dict[str, Candidate] = {}
     for benchmark in benchmarks:
         name = str(benchmark["fullname"])
-        kept = benchmark["extra_info"].get(KEY)
-        if isinstance(kept, dict):
-            records = [Record.from_dict(record) for record in kept["records"]]
+        evidence = benchmark["extra_info"].get(KEY)
+        if isinstance(evidence, dict):
+            records = [Record.from_dict(record) for record in evidence["records"]]
             side = side_of(records, host)
             candidates[name] = Candidate(name, records[-1].cell, side, records[-1].machine)
             continue
         # A file of a session that measured cells, too, knows its machine by dlbench's fingerprint.
+        machine = host.fingerprint
         known = baselines.machines_of(name)
-        machine = host.fingerprint if host.fingerprint in known or not known else foreign_machine()
+        if known and machine not in known:
+            machine = foreign_machine()
         candidates[name] = Candidate(name, name, plain_side(float(benchmark["median"])), machine)
     return list(candidates.values())
 
@@ -304,29 +305,28 @@ def candidates_of_processes(
                 undisturbed.append(benchmark.stats.median)
     candidates = []
     for name, seconds in times.items():
-        known = baselines.machines_of(name)
-        machine = host.fingerprint if host.fingerprint in known else files[0].fingerprint
-        candidates.append(
-            Candidate(name, name, plain_side(*seconds, disturbed=lost[name]), machine)
-        )
+        machine = host.fingerprint
+        if machine not in baselines.machines_of(name):
+            machine = files[0].fingerprint
+        side = plain_side(*seconds, disturbed=lost[name])
+        candidates.append(Candidate(name, name, side, machine))
     return candidates
 
 
 def save(contents: Sequence[dict[str, Any]], path: Path) -> int:
-    """Write the files of several processes as one; return how many benchmarks it holds. Raises
-    OSError.
+    """Write the files of several processes as one; return its number of benchmarks.
+
+    Raises OSError.
     """
     content = merged(contents)
-    half = path.with_name(f"{path.name}.part")
-    half.write_text(json_text(content, indent=4), encoding="utf-8")
-    half.replace(path)
+    partial = path.with_name(f"{path.name}.part")
+    partial.write_text(json_text(content, indent=4), encoding="utf-8")
+    partial.replace(path)
     return len(content["benchmarks"])
 
 
 def plain_side(*seconds: float, disturbed: int = 0) -> SideOfCell:
-    """Return the launches of a plain benchmark by the median of each; beside them so many were
-    ``disturbed``.
-    """
+    """Return the launches of a plain benchmark, by their medians; ``disturbed`` more have none."""
     return SideOfCell(Status.OK, "", len(seconds), seconds, disturbed)
 
 
@@ -345,9 +345,15 @@ def _remedies(
 ) -> list[str]:
     """Return how to get a verdict where plain benchmarks have too few processes on a side."""
     plain = {candidate.name for candidate in candidates if isinstance(candidate.key, str)}
-    few = [judgement for name, judgement in judgements if name in plain and judgement.low is None]
-    now = [found.candidate_launches for found in few if found.candidate_launches < FEWEST_LAUNCHES]
-    before = [found.baseline_launches for found in few if found.baseline_launches < FEWEST_LAUNCHES]
+    now: list[int] = []
+    before: list[int] = []
+    for name, judgement in judgements:
+        if name not in plain or judgement.low is not None:
+            continue
+        if judgement.candidate_launches < FEWEST_LAUNCHES:
+            now.append(judgement.candidate_launches)
+        if judgement.baseline_launches < FEWEST_LAUNCHES:
+            before.append(judgement.baseline_launches)
     remedies = []
     if now:
         remedies.append(
@@ -367,11 +373,10 @@ def _processes(count: int) -> str:
 
 
 def follow_root(baselines: Baselines, names: set[str], root: Path, started: Path) -> None:
-    """Rename the baseline's benchmarks where pytest's root folder is another than the baseline's,
-    and note it.
+    """Rename the baseline's benchmarks if pytest's root folder is not the baseline's; note it.
 
-    Ids of tests begin at the root folder. That is what the tests on the command line have in
-    common, and pytest takes an existing path in a word of its own for a test. ``names`` are the
+    Ids of tests begin at the root folder. That is the common folder of the tests on the command
+    line, and pytest takes an existing path in a word of its own for a test. ``names`` are the
     benchmarks of this session, ``root`` is its root folder, and ``started`` the folder in which
     pytest was started. Nothing is renamed where a name fits as it is.
     """
@@ -387,9 +392,8 @@ def follow_root(baselines: Baselines, names: set[str], root: Path, started: Path
     above = root.parts[1:]
     for count in range(1, len(above) + 1):
         start = "/".join(above[-count:]) + "/"
-        shorter = {
-            name: name.removeprefix(start) for name in baselines.names if name.startswith(start)
-        }
+        longer = [name for name in baselines.names if name.startswith(start)]
+        shorter = {name: name.removeprefix(start) for name in longer}
         if names & set(shorter.values()):
             baselines.rename(shorter)
             baselines.notes.append(_OTHER_ROOT.format(f"without {start}"))
@@ -405,18 +409,18 @@ def _is_json(path: Path) -> bool:
 
 
 def _newest(records: Iterable[Record]) -> dict[tuple[Cell, str], list[Record]]:
-    """Return by cell and machine the records of the newest run that gave a number; of a comparison
-    its candidate's.
+    """Return the records of the newest run that gave a number, by cell and machine.
+
+    Of a comparison they are the candidate's.
     """
     runs: dict[tuple[Cell, str], dict[str, list[Record]]] = {}
     for record in sorted(records, key=lambda record: record.started):
         if record.side in ("", CANDIDATE):
-            runs.setdefault((record.cell, record.machine), {}).setdefault(record.run, []).append(
-                record
-            )
+            records_by_run = runs.setdefault((record.cell, record.machine), {})
+            records_by_run.setdefault(record.run, []).append(record)
     newest = {}
-    for place, by_run in runs.items():
-        timed = [of_run for of_run in by_run.values() if counted(of_run)]
+    for place, records_by_run in runs.items():
+        timed = [launches for launches in records_by_run.values() if counted(launches)]
         if timed:
             newest[place] = timed[-1]
     return newest

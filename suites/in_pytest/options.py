@@ -1,4 +1,4 @@
-"""The plugin's options, and what they ask for; every name begins with dlbench."""
+"""The plugin's options; every name begins with dlbench."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 from ..planning.axes import AXIS_OPTIONS, LIMITS
 
 ENOUGH_PROCESSES = 5
-"""Processes that texts recommend: three give a verdict, five show a slowdown of 10 % on a quiet
-machine."""
+"""Processes that texts recommend.
+
+Three give a verdict, five show a slowdown of 10 % on a quiet machine."""
 OF_THE_SUITE: dict[str, dict[str, Any]] = {
     "launches": {
         "metavar": "N|N-M",
@@ -157,7 +158,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the options of a session ask for."""
+    """The measurements and judgements that the options of a session ask for."""
 
     suite: bool
     judges: bool
@@ -170,14 +171,13 @@ class Asked:
 
 
 def asked_for(config: pytest.Config) -> Asked:
-    """Return what the options ask for; raises UsageError for options that do not fit each other."""
+    """Read the options; raises UsageError for options that do not fit each other."""
     suite = bool(config.getoption("dlbench_suite"))
     if not suite:
         _refuse_options_of_the_suite(config)
     checkout = _checkout(config)
-    judges = bool(
-        config.getoption("dlbench_baseline") or config.getini("dlbench_verdict") or checkout
-    )
+    baseline = config.getoption("dlbench_baseline")
+    judges = bool(baseline or config.getini("dlbench_verdict") or checkout)
     if config.getoption("dlbench_undecided") == "fail" and not judges:
         raise pytest.UsageError(
             "dlbench: --dlbench-undecided goes with --dlbench-baseline or the ini option "
@@ -185,7 +185,7 @@ def asked_for(config: pytest.Config) -> Asked:
         )
     save = config.getoption("dlbench_save")
     compares = config.getini("dlbench_verdict") and config.getoption("benchmark_compare", None)
-    used = bool(config.getoption("dlbench_baseline") or checkout or compares or save)
+    used = bool(baseline or checkout or compares or save)
     processes = _processes(config, suite, used)
     if checkout is not None and processes == 0:
         raise pytest.UsageError(
@@ -212,7 +212,8 @@ def measures_nothing(config: pytest.Config) -> bool:
 
 
 def _refuse_options_of_the_suite(config: pytest.Config) -> None:
-    for name in (*(axis.option[2:] for axis in (*AXIS_OPTIONS, *LIMITS)), *OF_THE_SUITE):
+    axes = [axis.option[2:] for axis in (*AXIS_OPTIONS, *LIMITS)]
+    for name in (*axes, *OF_THE_SUITE):
         if config.getoption(f"dlbench_{name.replace('-', '_')}"):
             raise pytest.UsageError(
                 f"dlbench: --dlbench-{name} goes with --dlbench-suite. Add the suite, or leave it "
@@ -223,8 +224,11 @@ def _refuse_options_of_the_suite(config: pytest.Config) -> None:
 def _processes(config: pytest.Config, suite: bool, used: bool) -> int:
     """Return the number of fresh processes; 0 where this session is the only one."""
     given = config.getoption("dlbench_processes")
-    where = "--dlbench-processes" if given is not None else "the ini option dlbench_processes"
-    text = given if given is not None else config.getini("dlbench_processes")
+    text = given
+    where = "--dlbench-processes"
+    if given is None:
+        text = config.getini("dlbench_processes")
+        where = "the ini option dlbench_processes"
     try:
         count = int(text)
     except ValueError:
@@ -249,10 +253,8 @@ def _processes(config: pytest.Config, suite: bool, used: bool) -> int:
 def _checkout(config: pytest.Config) -> Path | None:
     """Return the folder of the baseline's code; raises UsageError where it is of no use."""
     option = "--dlbench-baseline-checkout"
-    name, python = (
-        config.getoption("dlbench_baseline_checkout"),
-        config.getoption("dlbench_baseline_python"),
-    )
+    name = config.getoption("dlbench_baseline_checkout")
+    python = config.getoption("dlbench_baseline_python")
     if name is None:
         if python:
             raise pytest.UsageError(

@@ -1,5 +1,4 @@
-"""The pytest plugin: a suite's cells as benchmarks of pytest-benchmark, and dlbench's verdict
-instead of a percentage.
+"""The pytest plugin: a suite's cells as benchmarks of pytest-benchmark, and dlbench's verdict.
 
 `pytest --dlbench-suite quick` adds a benchmark for every cell of the suite, unless the user's tests
 take the fixture `dlbench_cell` and run over the cells instead. The launches are made first, in
@@ -50,7 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Load the plugins that the options ask for."""
     if hasattr(config, "workerinput"):
         return  # a worker of pytest-xdist has the options of its session, which does all of this
-    if order := config.getoption("dlbench_process"):
+    order = config.getoption("dlbench_process")
+    if order:
         from .process import Process
 
         config.pluginmanager.register(Process(config, order), "dlbench-process")

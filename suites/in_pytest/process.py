@@ -1,10 +1,9 @@
-"""One process of `--dlbench-processes`, seen from inside: it measures chosen benchmarks and reports
-how they ended.
+"""One process of `--dlbench-processes`, seen from inside.
 
-It is a session of pytest with the arguments of the session that started it, so that the tests have
-the same ids and settings. An order names the tests; everything that writes files of the user's, or
-that stops to ask, is off. Nothing of dlbench is loaded: what lies in memory can change the time of
-a benchmark.
+It measures chosen benchmarks and reports how they ended. It is a session of pytest with the
+arguments of the session that started it, so that the tests have the same ids and settings. An order
+names the tests. Everything that writes files of the user's, or that stops to ask, is off. Nothing
+of dlbench is loaded: loaded modules can change the time of a benchmark.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import pytest
 FIXTURE = "benchmark"
 """Of pytest-benchmark; a test that takes it is a benchmark."""
 _OFF: dict[str, Any] = {
-    "numprocesses": 0,  # of pytest-xdist: processes beside each other disturb each other
+    "numprocesses": 0,  # of pytest-xdist: processes that run at once disturb each other
     "usepdb": False,
     "trace": False,
     "lf": False,
@@ -49,7 +48,7 @@ _WRITERS_OF_THE_CACHE = "lfplugin", "nfplugin"
 
 @dataclass(frozen=True)
 class Order:
-    """What a session asks of a process."""
+    """The order of a session to a process."""
 
     tests: list[str]
     """Ids of the tests that passed in the session; the benchmarks among them are measured."""
@@ -74,14 +73,11 @@ class ProcessOutcome:
     measured: int = 0
     """Tests that were chosen."""
     wrong_code: str = ""
-    """A module that is not of this side's code, though it should be; the sides then measure the
-    same."""
+    """A module that should be of this side's code and is not: both sides then measure the same."""
 
 
 def set_options(config: pytest.Config) -> None:
-    """Turn off what must happen once in a session; to be called before any plugin reads its
-    options.
-    """
+    """Turn off what must happen once in a session, before any plugin reads its options."""
     for name, value in _OFF.items():
         if hasattr(config.option, name):
             setattr(config.option, name, value)
@@ -105,7 +101,8 @@ class Process:
         """Keep the cache of failed tests as the session left it."""
         manager = session.config.pluginmanager
         for name in _WRITERS_OF_THE_CACHE:
-            if (plugin := manager.get_plugin(name)) is not None:
+            plugin = manager.get_plugin(name)
+            if plugin is not None:
                 manager.unregister(plugin)
 
     @pytest.hookimpl(trylast=True)  # after -k and -m
@@ -174,11 +171,10 @@ def wrong_code(own: Path, other: Path, environment_shared: bool) -> str:
 
 def _has_module(folder: Path, name: str) -> bool:
     """Tell whether a checkout has a module or package of this name, at its top or in src."""
-    places = (folder, folder / "src")
-    return any(
-        (place / f"{name}.py").is_file() or (place / name / "__init__.py").is_file()
-        for place in places
-    )
+    for place in (folder, folder / "src"):
+        if (place / f"{name}.py").is_file() or (place / name / "__init__.py").is_file():
+            return True
+    return False
 
 
 def takes_benchmark(item: pytest.Item) -> bool:
@@ -188,13 +184,13 @@ def takes_benchmark(item: pytest.Item) -> bool:
 
 def reason_of(report: pytest.CollectReport | pytest.TestReport) -> str:
     """Return the first line of the reason why a test failed or was skipped."""
-    found = report.longrepr
-    crash = getattr(found, "reprcrash", None)
+    representation = report.longrepr
+    crash = getattr(representation, "reprcrash", None)
     if crash is not None:
         text = str(crash.message)
-    elif isinstance(found, tuple):
-        text = str(found[-1])  # a skipped test: path, line, reason
+    elif isinstance(representation, tuple):
+        text = str(representation[-1])  # a skipped test: path, line, reason
     else:
-        text = str(found or "")
+        text = str(representation or "")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else "no reason given"

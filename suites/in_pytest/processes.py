@@ -1,7 +1,6 @@
-"""The processes of `--dlbench-processes`: a session's benchmarks, each time in a fresh process of
-pytest.
+"""The processes of `--dlbench-processes`: a session's benchmarks, in fresh processes of pytest.
 
-The launch is the unit of every verdict, and a session is but one. So once the tests are done, the
+The launch is the unit of every verdict, and a session is only one. So once the tests are done, the
 benchmarks among those that passed run again in processes of their own, one after another. The
 session itself is not one of them: it may have run other tests before, under coverage, or spread
 over workers, and the processes must differ by chance alone.
@@ -10,9 +9,9 @@ With `--dlbench-baseline-checkout` as many processes run in another checkout of 
 baseline. Both sides take turns, in random order, so that a machine that becomes slower meanwhile
 slows both.
 
-A process gets the arguments, the folder and the environment of the session (`process` turns off
-what may happen only once). It writes a pytest-benchmark JSON with all samples, and how its tests
-ended. Its output is kept in case it crashes, and is never parsed.
+A process gets the arguments, the folder and the environment of the session (`process` turns off the
+options that may have their effect only once). It writes a pytest-benchmark JSON with all samples,
+and how its tests ended. Its output is kept in case it crashes, and is never parsed.
 """
 
 from __future__ import annotations
@@ -40,10 +39,8 @@ _PATIENCE = 10.0
 """Seconds that a process gets to end after it was asked to."""
 _LAST_LINES = 15
 """Lines shown of the output of a process that crashed."""
-_OF_COVERAGE = "COV_CORE_", "COVERAGE_PROCESS_"
+_COVERAGE_PREFIXES = ("COV_CORE_", "COVERAGE_PROCESS_")
 """Beginnings of environment variables by which coverage measures processes too."""
-
-
 _SEPARATE = (
     "Install each checkout in an environment of its own, and name the baseline's: "
     "--dlbench-baseline-python=PATH"
@@ -60,19 +57,17 @@ class CpuUse(NamedTuple):
 
     @classmethod
     def now(cls) -> CpuUse:
-        """Read the clock and what the kernel counted."""
+        """Read the clock and the kernel's counters."""
         times = psutil.cpu_times()
-        busy = sum(
-            getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq")
-        )
+        names = ("user", "nice", "system", "irq", "softirq")
+        busy = sum(getattr(times, name, 0.0) for name in names)
         return cls(time.monotonic(), busy, sum(os.times()[:4]))
 
     def of_others_since(self, before: CpuUse) -> float:
-        """Return the share of the machine's CPUs that other programs used since an earlier
-        reading.
-        """
+        """Return the share of the CPUs that other programs used since an earlier reading."""
         others = self.all_programs - before.all_programs - (self.own - before.own)
-        return others / max(1e-9, self.clock - before.clock) / (psutil.cpu_count() or 1)
+        elapsed = max(1e-9, self.clock - before.clock)
+        return others / elapsed / (psutil.cpu_count() or 1)
 
 
 @dataclass(frozen=True)
@@ -102,8 +97,7 @@ class Processes:
     baseline_files: list[Path] = field(default_factory=list)
     """The same of the baseline's code."""
     disturbed: dict[Path, float] = field(default_factory=dict)
-    """Files of processes beside which other programs computed, and these programs' share of the
-    CPUs."""
+    """Files of disturbed processes, and the share of the CPUs that other programs used."""
     failures: list[Failure] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     """Benchmarks that were skipped in a process, and why."""
@@ -115,9 +109,10 @@ class Processes:
 
     def __post_init__(self) -> None:
         self._passed: dict[str, bool] = {}
-        self._environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(_OF_COVERAGE)
-        }
+        self._environment: dict[str, str] = {}
+        for name, value in os.environ.items():
+            if not name.startswith(_COVERAGE_PREFIXES):
+                self._environment[name] = value
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         """Note the tests that this session leaves out."""
@@ -152,9 +147,10 @@ class Processes:
 
     def _run(self, session: pytest.Session) -> None:
         # A worker of pytest-xdist has the items, its session has only their reports.
-        benchmarks = {item.nodeid for item in session.items if takes_benchmark(item)}
-        passed = [name for name, whole in self._passed.items() if whole]
-        tests = [name for name in passed if name in benchmarks] if session.items else passed
+        tests = [name for name, has_passed in self._passed.items() if has_passed]
+        if session.items:
+            benchmarks = {item.nodeid for item in session.items if takes_benchmark(item)}
+            tests = [name for name in tests if name in benchmarks]
         if not tests:
             return
         folder = Path(tempfile.mkdtemp(prefix="dlbench-pytest-"))
@@ -162,33 +158,32 @@ class Processes:
         begun = time.monotonic()
         sides = (None,) if self.checkout is None else (None, self.checkout)
         order = random.Random()  # tests may seed the shared one
-        of_each = "" if self.checkout is None else " of each side"
+        scope = "" if self.checkout is None else " of each side"
         for number in range(1, self.count + 1):
             left = ""
             if number > 1:
-                each = (time.monotonic() - begun) / (number - 1)
-                left = f", about {each * (self.count - number + 1):.0f} s left"
-            self._say(f"dlbench: process {number} of {self.count}{of_each}{left}")
+                seconds = (time.monotonic() - begun) / (number - 1)
+                left = f", about {seconds * (self.count - number + 1):.0f} s left"
+            self._say(f"dlbench: process {number} of {self.count}{scope}{left}")
             for checkout in order.sample(sides, len(sides)):
-                place = folder / f"{number}-{'candidate' if checkout is None else 'baseline'}"
+                side = "candidate" if checkout is None else "baseline"
+                place = folder / f"{number}-{side}"
                 if not self._run_one(number, tests, place, checkout):
                     return
 
     def _run_one(self, number: int, tests: list[str], place: Path, checkout: Path | None) -> bool:
-        """Run a process, in a checkout of the baseline or in this one; return whether others may
-        follow.
+        """Run a process, in a checkout of the baseline or in this one; tell whether to go on.
 
-        None may where a process came to no test, or did not measure the code that it should.
+        No other process follows one that reached no test, or did not measure the code that it
+        should.
         """
         place.mkdir()
-        file, order_file, output = (
-            place / "benchmarks.json",
-            place / "order.json",
-            place / "output.txt",
-        )
-        here = self.config.invocation_params.dir
+        file = place / "benchmarks.json"
+        order_file = place / "order.json"
+        output = place / "output.txt"
+        own_folder = self.config.invocation_params.dir
         python_of_baseline = self.config.getoption("dlbench_baseline_python")
-        other = self.checkout if checkout is None else here.resolve()
+        other = self.checkout if checkout is None else own_folder.resolve()
         order = Order(
             tests,
             os.getpid(),
@@ -205,22 +200,27 @@ class Processes:
         ]
         python = sys.executable
         if checkout is not None and python_of_baseline:
-            # By its path from here, since the process starts in another folder.
-            python = str(Path(here, shutil.which(python_of_baseline) or python_of_baseline))
+            # An absolute path, since the process starts in another folder.
+            python = str(Path(own_folder, shutil.which(python_of_baseline) or python_of_baseline))
         command = [*command_of(python), *arguments_of(self.config, further)]
         before = CpuUse.now()
-        code = self._wait_for(command, checkout or here, output)
+        code = self._wait_for(command, checkout or own_folder, output)
         others = CpuUse.now().of_others_since(before)
         shutil.rmtree(place / "temporary", ignore_errors=True)
         outcome = _read_outcome(Path(order.outcome))
-        of_baseline = checkout is not None
         if outcome is None:
             crash = _crash(number, code, order, output)
-            if of_baseline and python_of_baseline and not crash.test:
+            if checkout is not None and python_of_baseline and not crash.test:
                 needed = "Its environment needs pytest, pytest-benchmark and dlbench"
                 crash = replace(crash, reason=f"{crash.reason}. {needed}")
-            self.failures.append(replace(crash, of_baseline=of_baseline))
+            self.failures.append(replace(crash, of_baseline=checkout is not None))
             return Path(order.running).exists()
+        return self._take(number, outcome, file, others, of_baseline=checkout is not None)
+
+    def _take(
+        self, number: int, outcome: ProcessOutcome, file: Path, others: float, of_baseline: bool
+    ) -> bool:
+        """Take note of the outcome of a process and its file; tell whether to go on."""
         if outcome.wrong_code:
             reason = f"it loaded {outcome.wrong_code}, which is not its own code. {_SEPARATE}"
             self.failures.append(Failure(number, "", reason, of_baseline=of_baseline))
@@ -240,8 +240,9 @@ class Processes:
         return outcome.measured > 0 or of_baseline
 
     def _wait_for(self, command: list[str], folder: Path, output: Path) -> int:
-        """Run a command in a folder and return its exit code; it ends if something interrupts this
-        session.
+        """Run a command in a folder and return its exit code.
+
+        The command ends if something interrupts this session.
         """
         with output.open("wb") as stream:
             process = subprocess.Popen(
@@ -269,27 +270,26 @@ class Processes:
 
 
 def measures(config: pytest.Config) -> bool:
-    """Tell whether pytest-benchmark may measure; pytest-xdist, which turns it off, is off in the
-    processes.
+    """Tell whether pytest-benchmark may measure.
+
+    pytest-xdist, which turns it off, is off in the processes.
     """
     option = config.getoption
     skips = option("benchmark_skip") and not option("benchmark_only")
-    return not skips and not (option("benchmark_disable") and not option("benchmark_enable"))
+    disabled = option("benchmark_disable") and not option("benchmark_enable")
+    return not skips and not disabled
 
 
 def without_group(test: str) -> str:
     """Return the id of a test without the group that pytest-xdist appends for --dist loadgroup."""
-    return (
-        test[: test.rfind("@")]
-        if test.rfind("@") > max(test.rfind("]"), test.rfind("::"))
-        else test
-    )
+    end = test.rfind("@")
+    if end > max(test.rfind("]"), test.rfind("::")):
+        return test[:end]
+    return test
 
 
 def command_of(python: str) -> list[str]:
-    """Return the command that starts pytest by an interpreter as this session was, without its
-    arguments.
-    """
+    """Return the command that starts pytest as this session was started, without arguments."""
     flags = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
     for name, value in sys._xoptions.items():
         flags += ["-X", name if value is True else f"{name}={value}"]
@@ -320,17 +320,18 @@ def _read_outcome(file: Path) -> ProcessOutcome | None:
 def _crash(number: int, code: int, order: Order, output: Path) -> Failure:
     running = Path(order.running)
     test = running.read_text(encoding="utf-8") if running.exists() else ""
-    reason = (
-        f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    )
+    reason = f"ended with exit code {code}"
+    if code < 0:
+        reason = f"ended by {signal.Signals(-code).name}"
     lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
     kept = tuple(line for line in lines if line.strip())[-_LAST_LINES:]
     return Failure(number, test, f"the process {reason} before it reported", kept)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process: Ctrl-C in a terminal has reached it already, so that it is asked only if it
-    goes on.
+    """End a process.
+
+    Ctrl-C in a terminal has reached it already, so it gets a signal only if it still runs.
     """
     for ask in (None, signal.SIGINT, signal.SIGTERM):
         if ask is not None:

@@ -1,6 +1,4 @@
-"""One pytest session over a suite: plans the cells, has them measured before the first test, hands
-them out.
-"""
+"""One pytest session over a suite: its cells are measured before the first test takes them."""
 
 import os
 import re
@@ -19,7 +17,7 @@ import pytest
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.pytest_benchmark import export as files
+from dlbench.reports.pytest_benchmark import export
 from dlbench.reports.results.naming import group_name, slug
 from dlbench.reports.results.record import Record, Run
 from dlbench.reports.results.safe_text import visible
@@ -40,9 +38,7 @@ FIXTURE = "dlbench_cell"
 
 
 class ReplayClock:
-    """A timer in seconds: the real one, except during a replay, when it advances only by the
-    recorded times.
-    """
+    """A timer in seconds: the real one, but during a replay it advances by the recorded times."""
 
     __name__ = "replay"
     nanoseconds: Fraction | None = None
@@ -50,11 +46,9 @@ class ReplayClock:
 
     def __call__(self) -> float:
         """Return the time now."""
-        return (
-            time.perf_counter()
-            if self.nanoseconds is None
-            else float(self.nanoseconds * Fraction(1, 10**9))
-        )
+        if self.nanoseconds is None:
+            return time.perf_counter()
+        return float(self.nanoseconds * Fraction(1, 10**9))
 
 
 clock = ReplayClock()
@@ -72,27 +66,21 @@ class MeasuredCell:
 
     @property
     def samples(self) -> list[float]:
-        """Seconds of a step for every timed sample; a cell without a number fails or skips the test
-        here.
-        """
+        """Seconds of a step for every timed sample, after `check`."""
         self.check()
-        return files.samples_of(files.counted(self.records))
+        return export.samples_of(export.counted(self.records))
 
     @property
     def launch_medians(self) -> list[float]:
-        """The median of each launch, seconds; a cell without a number fails or skips the test
-        here.
-        """
+        """The median of each launch in seconds, after `check`."""
         self.check()
-        return files.launch_medians(files.counted(self.records))
+        return export.launch_medians(export.counted(self.records))
 
     def check(self) -> None:
-        """Skip the test if the cell is not possible here, fail it if a launch went wrong, each with
-        the reason.
-        """
+        """Skip the test if the cell is not possible, or fail it if a launch went wrong."""
         if not self.records:
             pytest.skip("not measured: the time budget was spent before")
-        status, reason = files.failure(self.records)
+        status, reason = export.failure(self.records)
         if status in (Status.UNSUPPORTED, Status.SKIPPED):
             pytest.skip(visible(reason))
         if status is not Status.OK:
@@ -100,19 +88,20 @@ class MeasuredCell:
 
     def replay(self, benchmark: Any) -> None:
         """Give the samples and their evidence to pytest-benchmark's fixture; then `check`."""
-        if timed := files.counted(self.records):
-            benchmark.extra_info[files.KEY] = files.evidence_of(self.records, self.machine)
+        timed = export.counted(self.records)
+        if timed:
+            benchmark.extra_info[export.KEY] = export.evidence_of(self.records, self.machine)
             _replay(benchmark, timed)
         self.check()
 
 
 def _replay(benchmark: Any, timed: Sequence[Record]) -> None:
-    iterations = files.iterations_of(timed)
-    rounds = [
-        Fraction(nanoseconds * iterations, record.outcome.steps_per_sample)
-        for record in timed
-        for nanoseconds in record.outcome.samples_ns
-    ]
+    iterations = export.iterations_of(timed)
+    rounds: list[Fraction] = []
+    for record in timed:
+        for nanoseconds in record.outcome.samples_ns:
+            steps = record.outcome.steps_per_sample
+            rounds.append(Fraction(nanoseconds * iterations, steps))
     called = 0
 
     def step() -> None:
@@ -137,8 +126,7 @@ def dlbench(dlbench_cell: MeasuredCell, benchmark: Any) -> None:
 
 
 class CellsModule(pytest.Module):
-    """The collector of this module's one benchmark, whatever names the user's settings give to
-    tests.
+    """The collector of this module's one benchmark, whatever the user's settings name tests.
 
     Its place is the name "dlbench" in pytest's root folder, so that the ids of its tests do not
     depend on where dlbench is installed: pytest-benchmark compares by them.
@@ -172,11 +160,10 @@ class SuiteSession:
             self._plan = _plan(config, self._machine)
             budget = config.getoption("dlbench_budget")
             self._budget = None if budget is None else values.duration(budget)
-            preparation.check_interpreters(
-                build for build in self._plan.builds if build.interpreter is not None
-            )
+            builds = [build for build in self._plan.builds if build.interpreter is not None]
+            preparation.check_interpreters(builds)
         except DlbenchError as error:
-            raise pytest.UsageError(of_suite(error)) from error
+            raise pytest.UsageError(_message(error)) from error
         self._described = self._machine.to_dict()
         self._cells = {slug(cell): cell for cell in self._plan.cells}
         self._run: Run | None = None
@@ -201,21 +188,17 @@ class SuiteSession:
     def pytest_collection_modifyitems(
         self, session: pytest.Session, items: list[pytest.Item]
     ) -> None:
-        """Add the cells as benchmarks if no test takes them, and give every test that does the
-        replaying timer.
-        """
-        if not any(True for _ in _taking(items)):
+        """Add the cells as benchmarks if no test takes them; give them the replaying timer."""
+        if not _tests_of_cells(items):
             folder = session.config.rootpath / "dlbench"
-            items.extend(
-                session.genitems(CellsModule.from_parent(session, path=folder, name="dlbench"))
-            )
-        for item, name in _taking(items):
-            own = item.get_closest_marker("benchmark")
-            options = {
-                "group": group_name(self._cells[name]),
-                **(own.kwargs if own else {}),
-                "timer": clock,
-            }
+            module = CellsModule.from_parent(session, path=folder, name="dlbench")
+            items.extend(session.genitems(module))
+        for item, name in _tests_of_cells(items):
+            marker = item.get_closest_marker("benchmark")
+            options: dict[str, Any] = {"group": group_name(self._cells[name])}
+            if marker:
+                options.update(marker.kwargs)
+            options["timer"] = clock
             item.add_marker(pytest.mark.benchmark(**options), append=False)
             # A cell without a number leaves the fixture unused, and says why itself.
             item.add_marker(pytest.mark.filterwarnings("ignore:Benchmark fixture was not used"))
@@ -224,16 +207,18 @@ class SuiteSession:
     def pytest_runtestloop(self, session: pytest.Session) -> Iterator[Any]:
         """Measure the cells of the chosen tests, then run these."""
         option = session.config.getoption
-        chosen = {
-            name for item, name in _taking(session.items) if item.get_closest_marker("skip") is None
-        }
+        chosen: set[str] = set()
+        for item, name in _tests_of_cells(session.items):
+            if item.get_closest_marker("skip") is None:
+                chosen.add(name)
         broken = session.testsfailed and not option("continue_on_collection_errors")
         idle = option("collectonly") or option("setupplan", False) or broken
         if chosen and not idle:
+            cells = tuple(cell for name, cell in self._cells.items() if name in chosen)
             try:
-                self._measure(tuple(self._cells[name] for name in self._cells if name in chosen))
+                self._measure(cells)
             except DlbenchError as error:
-                raise pytest.UsageError(of_suite(error)) from error
+                raise pytest.UsageError(_message(error)) from error
         return (yield)
 
     def _measure(self, cells: tuple[Cell, ...]) -> None:
@@ -256,7 +241,7 @@ class SuiteSession:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dlbench-pytest-"))
                 target = str(Path(folder) / "run.sqlite")
             store = stack.enter_context(delivery.opened(target, say))
-            # Environments are not built here, since that downloads files: `dlbench env build` does
+            # Environments are not built, since that downloads files: `dlbench env build` does
             # it.
             run, _ = run_plan(
                 plan,
@@ -268,75 +253,76 @@ class SuiteSession:
             )
             for record in store.records(run=run.id):
                 self._records.setdefault(record.cell, []).append(record)
-            self._run = next(each for each in store.runs() if each.id == run.id)
+            (self._run,) = store.runs([run.id])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
         """Add the machine as dlbench knows it."""
-        machine_info[files.KEY] = files.machine_summary(self._machine.fingerprint, self._described)
+        machine_info[export.KEY] = export.machine_summary(
+            self._machine.fingerprint, self._described
+        )
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_commit_info(self, commit_info: dict[str, Any]) -> None:
         """Add the run."""
         if self._run is not None:
-            commit_info[files.KEY] = files.run_summary(self._run)
+            commit_info[export.KEY] = export.run_summary(self._run)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
-        """Add the run and the records of cells that gave no number, so that the file holds all of
-        it.
-        """
+        """Add the run and the records of cells without a number, so that the file is complete."""
         if self._run is None:
             return
-        shown = {
-            tuple(benchmark["extra_info"][files.KEY]["cell"].values())
-            for benchmark in output_json["benchmarks"]
-            if files.KEY in benchmark.get("extra_info", {})
-        }
-        holes = [
-            r
-            for cell, records in self._records.items()
-            if tuple(cell) not in shown
-            for r in records
-        ]
-        output_json[files.KEY] = files.header(self._run, self._described, holes)
+        shown = set()
+        for benchmark in output_json["benchmarks"]:
+            evidence = benchmark.get("extra_info", {}).get(export.KEY)
+            if evidence is not None:
+                shown.add(tuple(evidence["cell"].values()))
+        missing: list[Record] = []
+        for cell, records in self._records.items():
+            if tuple(cell) not in shown:
+                missing += records
+        output_json[export.KEY] = export.header(self._run, self._described, missing)
 
 
-def _taking(items: Iterable[pytest.Item]) -> Iterator[tuple[pytest.Item, str]]:
-    """Yield the tests that take a cell, and the cell's id."""
+def _tests_of_cells(items: Iterable[pytest.Item]) -> list[tuple[pytest.Item, str]]:
+    """Return the tests that take a cell, each with the cell's id."""
+    tests: list[tuple[pytest.Item, str]] = []
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if FIXTURE in parameters:
-            yield item, parameters[FIXTURE]
+            tests.append((item, parameters[FIXTURE]))
+    return tests
 
 
 def _plan(config: pytest.Config, machine: Machine) -> Plan:
-    disabled = config.getoption("benchmark_disable") and not config.getoption("benchmark_enable")
     keys = (*KEYS, *PROTOCOL_KEYS, "steps", "python", "adapter", "step", "loss_tolerance", "env")
     given = Given(**{key: config.getoption(f"dlbench_{key}") for key in keys})
     own.register_adapters(given.adapter)
     own.register_steps(given.step)
-    if disabled:
-        # With --benchmark-disable pytest-benchmark calls what it would measure once, to see that it
-        # works.
-        given.launches, given.interval, given.steps = "1", None, 1
-    plan = plan_of(
-        config.getoption("dlbench_suite"), choices(given), machine, config.getoption("dlbench_seed")
-    )
+    if config.getoption("benchmark_disable") and not config.getoption("benchmark_enable"):
+        # With --benchmark-disable pytest-benchmark only checks that the benchmarks work: it calls
+        # each of them once.
+        given.launches = "1"
+        given.interval = None
+        given.steps = 1
+    suite = config.getoption("dlbench_suite")
+    plan = plan_of(suite, choices(given), machine, config.getoption("dlbench_seed"))
     check_count(plan, config.getoption("dlbench_yes"))
     return plan
 
 
-def of_suite(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """Return the message of an error in a session over a suite, with the options' names in pytest.
 
     Commands, between backticks, stay as they are.
     """
-    names = {*OF_THE_SUITE, "suite", *(axis.option[2:] for axis in (*AXIS_OPTIONS, *LIMITS))}
+    axes = [axis.option[2:] for axis in (*AXIS_OPTIONS, *LIMITS)]
+    names = {*OF_THE_SUITE, "suite", *axes}
 
-    def named(found: re.Match[str]) -> str:
-        return f"--dlbench-{found[1]}" if found[1] in names else found[0]
+    def rename(match: re.Match[str]) -> str:
+        return f"--dlbench-{match[1]}" if match[1] in names else match[0]
 
     parts = str(error).split("`")
-    parts[::2] = [re.sub(r"(?<![\w-])--([a-z][a-z-]*)", named, part) for part in parts[::2]]
+    parts[::2] = [re.sub(r"(?<![\w-])--([a-z][a-z-]*)", rename, part) for part in parts[::2]]
     return visible(f"dlbench: {'`'.join(parts)}")

@@ -1,11 +1,11 @@
-"""dlbench's verdict in a pytest session: every benchmark is judged by its launches, only a
-regression fails.
+"""dlbench's verdict in a pytest session.
 
-Where this session is the only process, its benchmarks are one launch: their ratio is shown, and how
-to get a verdict. With `--dlbench-processes` the launches are those of `processes`.
+Every benchmark is judged by its launches, and only a regression fails. Where this session is the
+only process, its benchmarks are one launch: their ratio is shown, and how to get a verdict. With
+`--dlbench-processes` the launches are those of `processes`.
 
-The ini option `dlbench_verdict` applies to every session. So what a judgement needs is loaded
-(`judging`) once there is a baseline and a benchmark that was measured.
+The ini option `dlbench_verdict` applies to every session. So the modules of a judgement (`judging`)
+are loaded only once there is a baseline and a benchmark that was measured.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class VerdictSession:
         self._problem = ""
         """Why there is no judgement, where a baseline or a file of the processes cannot be read."""
         self._saved = ""
-        """What was saved, or why not."""
+        """A line about the saved file, or the reason why there is none."""
 
     def pytest_sessionstart(self) -> None:
-        """Read the baselines: what is wrong with them is said before anything is measured."""
+        """Read the baselines: their errors are reported before anything is measured."""
         if not (self._targets or self._compared or self._save or self._processes.checkout):
             self._processes.count = 0
         if not self._targets:
@@ -67,9 +67,7 @@ class VerdictSession:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_compare_machine_info(self, compared_benchmark: Mapping[str, Any]) -> None:
-        """Take a file that --benchmark-compare found: the hook is given each of them, once, when it
-        is loaded.
-        """
+        """Take a file that --benchmark-compare found; the hook gets each file once."""
         if self._compares:
             self._compared.append(dict(compared_benchmark))
 
@@ -77,9 +75,7 @@ class VerdictSession:
     def pytest_benchmark_group_stats(
         self, benchmarks: Sequence[Mapping[str, Any]]
     ) -> Iterator[Any]:
-        """Take the benchmarks of this session; those without a path are its own, the others are
-        compared with.
-        """
+        """Take the benchmarks of this session: those without a path. The others are baselines."""
         self._measured = [benchmark for benchmark in benchmarks if benchmark.get("path") is None]
         return (yield)
 
@@ -98,11 +94,12 @@ class VerdictSession:
         if session.exitstatus == pytest.ExitCode.OK:
             outcome = "undecided" if self._judged is None else self._judged.outcome.outcome
             strict = self._asked and self._config.getoption("dlbench_undecided") == "fail"
-            # A process of the baseline that came to no test shows that its environment is wrong.
-            failed = any(
-                not (failure.of_baseline and failure.test) for failure in self._processes.failures
-            )
-            if failed or outcome == "failed" or self._saved.startswith("not saved"):
+            failed = outcome == "failed" or self._saved.startswith("not saved")
+            for failure in self._processes.failures:
+                # A process of the baseline that reached no test has a wrong environment.
+                if not failure.of_baseline or not failure.test:
+                    failed = True
+            if failed:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
             elif outcome == "undecided" and strict:
                 session.exitstatus = GATE_UNDECIDED
@@ -118,11 +115,10 @@ class VerdictSession:
                 self._show(terminalreporter)
 
     def _judge(self) -> None:
-        """Judge what was measured; raises DlbenchError where a file cannot be read."""
+        """Judge the measured benchmarks; raises DlbenchError where a file cannot be read."""
         measured = self._processes.files if self._processes.count else self._measured
-        if not measured or not (
-            self._baselines or self._compared or self._processes.baseline_files
-        ):
+        has_baseline = self._baselines or self._compared or self._processes.baseline_files
+        if not measured or not has_baseline:
             return
         from dlbench.hardware_probe import probe
         from dlbench.reports.pytest_benchmark.imported import accept, read
@@ -185,8 +181,7 @@ class VerdictSession:
         collected = self._processes.collected
         if name in collected or self._config.args_source is not pytest.Config.ArgsSource.ARGS:
             return False
-        # The tests that the command line names are a part of all, and what else the baseline has is
-        # no loss.
+        # The command line names a part of all tests. The baseline's others are not missed.
         one_by_one = any("::" in argument for argument in self._config.args)
         files = {other.partition("::")[0] for other in collected}
         return one_by_one or name.partition("::")[0] not in files
@@ -203,23 +198,7 @@ class VerdictSession:
 
     def _show(self, reporter: Any) -> None:
         reporter.section("dlbench verdicts" if self._asked else "dlbench processes")
-        for failure in self._processes.failures:
-            side = " of the baseline" if failure.of_baseline else ""
-            where = f"process {failure.process} of {self._processes.count}{side}"
-            test = f": {failure.test}" if failure.test else ""
-            reporter.write_line(visible(f"FAILED in {where}{test}: {failure.reason}"), red=True)
-            for line in failure.output:
-                reporter.write_line(visible(f"    {line}"))
-        for test, reason in self._processes.skipped.items():
-            reporter.write_line(visible(f"skipped in a process: {test}: {reason}"))
-        if self._processes.disturbed:
-            all_processes = len(self._processes.files) + len(self._processes.baseline_files)
-            share = max(self._processes.disturbed.values())
-            reporter.write_line(
-                f"Other programs used up to {share:.0%} of the CPUs beside "
-                f"{len(self._processes.disturbed)} of {all_processes} processes, whose times do "
-                "not count. Measure again when the machine is quiet."
-            )
+        self._show_processes(reporter)
         if self._judged is not None:
             for text, red in self._judged.lines:
                 reporter.write_line(visible(text), red=red)
@@ -232,6 +211,27 @@ class VerdictSession:
             reporter.write_line(f"verdict {outcome.outcome}: {outcome.why}")
         else:
             reporter.write_line(visible(f"no verdict: {self._why_no_verdict()}"))
+
+    def _show_processes(self, reporter: Any) -> None:
+        """Show the tests that failed or were skipped in a process, and disturbed processes."""
+        processes = self._processes
+        for failure in processes.failures:
+            side = " of the baseline" if failure.of_baseline else ""
+            where = f"process {failure.process} of {processes.count}{side}"
+            test = f": {failure.test}" if failure.test else ""
+            reporter.write_line(visible(f"FAILED in {where}{test}: {failure.reason}"), red=True)
+            for line in failure.output:
+                reporter.write_line(visible(f"    {line}"))
+        for test, reason in processes.skipped.items():
+            reporter.write_line(visible(f"skipped in a process: {test}: {reason}"))
+        if processes.disturbed:
+            all_processes = len(processes.files) + len(processes.baseline_files)
+            share = max(processes.disturbed.values())
+            reporter.write_line(
+                f"Other programs used up to {share:.0%} of the CPUs during "
+                f"{len(processes.disturbed)} of {all_processes} processes, whose times do not "
+                "count. Measure again when the machine is quiet."
+            )
 
     def _why_no_verdict(self) -> str:
         """Return why no benchmark was judged."""

@@ -1,4 +1,4 @@
-"""The options of the axes: what the command line and a suite file call them.
+"""The options of the axes: their names on the command line and in a suite file.
 
 One line for each axis of ``adapters/axes.py``; `values.parse_plain` reads their words. Commands,
 suite files, plans and the pytest plugin walk this table. The plugin is loaded into every pytest
@@ -34,10 +34,9 @@ MOST_WORKERS = 64
 
 @dataclass(frozen=True)
 class AxisOption:
-    """How the values of an axis are chosen: ``known`` names, whole numbers up to ``most``, or words
-    of its own.
+    """The option of an axis: ``known`` names, numbers up to ``most``, or words of its own.
 
-    ``key`` is the key in suite files and names the option ("world_sizes" is --world-sizes);
+    ``key`` is the key in suite files and names the option ("world_sizes" is --world-sizes).
     ``example`` gives --help two names if there is no list of them.
     """
 
@@ -57,8 +56,8 @@ class AxisOption:
     @property
     def usual(self) -> str:
         """The default word if a suite does not name the axis; empty if it must."""
-        usual = {"device": "cpu", **Cell._field_defaults}
-        return word(self.axis, usual[self.axis]) if self.axis in usual else ""
+        defaults = {"device": "cpu", **Cell._field_defaults}
+        return word(self.axis, defaults[self.axis]) if self.axis in defaults else ""
 
 
 def option_of(key: str) -> str:
@@ -204,26 +203,29 @@ LIMITS = (
     ),
 )
 """Further options of an axis."""
-_OF_CELLS = ("network", "framework", "threads", "batch_size", "device")
-PLAIN = tuple(each for each in AXIS_OPTIONS if each.axis not in _OF_CELLS)
+_WITH_A_FIELD = ("network", "framework", "threads", "batch_size", "device")
+PLAIN = tuple(option for option in AXIS_OPTIONS if option.axis not in _WITH_A_FIELD)
 """Axes whose words mean the same for every cell: a suite needs no separate field for them."""
-KEYS = tuple(each.key for each in (*AXIS_OPTIONS, *LIMITS))
+KEYS = tuple(option.key for option in (*AXIS_OPTIONS, *LIMITS))
 
 
 def joined(value: object) -> object:
-    """Return the words of a value of a suite file: text, a number, or a list of them; anything else
-    as it is.
+    """Return a value of a suite file as words: text, a number, or a list of them.
+
+    Anything else is returned as it is.
     """
     if isinstance(value, list):
         return ",".join(str(part) for part in value)
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return value
 
 
 PROTOCOL_KEYS = ("launches", "interval", "cell_budget")
 
 
 class SuiteOverrides:
-    """Words by key, as they were typed; a key that is absent is as the suite says."""
+    """Words by key, as they were typed; the suite decides for a key that is absent."""
 
     def __init__(
         self,
@@ -241,13 +243,16 @@ class SuiteOverrides:
         for this command. ``own`` are steps of the user's own, which take the place of the suite's
         networks and rows. ``variables`` are environment variables of all launches.
         """
-        self.steps, self.builds, self.joining, self.own = steps, builds, joining, own
+        self.steps = steps
+        self.builds = builds
+        self.joining = joining
+        self.own = own
         self.variables = dict(variables or {})
         self.words: Mapping[str, str] = {
-            key: str(each) for key, each in words.items() if each is not None
+            key: str(text) for key, text in words.items() if text is not None
         }
-        for key, given in self.words.items():
-            if not given.strip():
+        for key, text in self.words.items():
+            if not text.strip():
                 raise UsageError(
                     f"{option_of(key)} is empty. Give a value, or leave the option out."
                 )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.claims.claims import OWN, Claim
 from dlbench.reports.claims.figures import OwnClaim
@@ -22,7 +23,7 @@ from .axes import KEYS, SuiteOverrides, option_of
 from .plan import LaunchDurations, Plan, expand
 from .suite import ProtocolSection
 from .toml_files import parse_toml, read_text, validated
-from .values import Capacity
+from .values import Capacity, Row
 
 NAME = "claims"
 PROTOCOL = ProtocolSection(maximum_warmup_steps=30, sample_seconds=0.01, seconds=4.0)
@@ -37,80 +38,83 @@ def plan_of_claims(
     known: Mapping[Cell, float],
     say: Callable[[str], None],
 ) -> Plan | None:
-    """Return the plan of the cells that these claims need from this machine; None if there is none
-    left.
+    """Return the plan of the cells that these claims need from this machine; None if none is left.
 
-    ``measured`` are the cells that need no further launch, ``known`` says how long launches lasted;
-    says which claims are left out. Raises UsageError for choices that this suite does not take.
+    ``measured`` are the cells that need no further launch, ``known`` says how long launches lasted,
+    and ``say`` gets lines about the claims that are left out. Raises UsageError for choices that
+    this suite does not take.
     """
     _check(chosen)
-    plans = []
-    for claim in _here(claims, place, say):
-        words = shlex.split(claim.measure)[3:]
-        given = {option_of(key): key for key in KEYS}
-        named = {
-            given[option]: value for option, value in zip(words[::2], words[1::2], strict=True)
-        }
-        of = _of(claim).model_copy(update={"name": NAME, "protocol": PROTOCOL})
-        plans.append(expand(of, chosen.but(**named), place, seed))
+    plans = [_plan_of_claim(claim, chosen, place, seed) for claim in _decidable(claims, place, say)]
     if not plans:
         return None
-    networks = {name: network for plan in plans for name, network in plan.networks.items()}
-    found = replace(
+    rows: dict[tuple[str, str], Row] = {}
+    networks: dict[str, Network] = {}
+    settings: dict[str, dict[str, object]] = {}
+    cells: dict[Cell, None] = {}
+    for plan in plans:
+        rows.update({(row.build.name, row.mode): row for row in plan.rows})
+        networks.update(plan.networks)
+        settings.update(plan.settings)
+        cells.update(dict.fromkeys(cell for cell in plan.cells if cell not in measured))
+    merged = replace(
         plans[0],
-        rows=tuple(
-            {(row.build.name, row.mode): row for plan in plans for row in plan.rows}.values()
-        ),
+        rows=tuple(rows.values()),
         networks=networks,
-        settings={name: settings for plan in plans for name, settings in plan.settings.items()},
+        settings=settings,
         left_out=(),
         by_worth=True,
     )
-    cells = list(
-        dict.fromkeys(cell for plan in plans for cell in plan.cells if cell not in measured)
-    )
-    durations = LaunchDurations(found, known)
+    durations = LaunchDurations(merged, known)
     seconds = {cell: durations.launch_duration(cell) for cell in cells}
-    ordered = _most_claims_first(
-        [[cell for cell in plan.cells if cell in seconds] for plan in plans], seconds
-    )
-    return replace(found, cells=ordered) if ordered else None
+    wanted = []
+    for plan in plans:
+        wanted.append([cell for cell in plan.cells if cell in seconds])
+    ordered = _most_claims_first(wanted, seconds)
+    return replace(merged, cells=ordered) if ordered else None
+
+
+def _plan_of_claim(claim: Claim, chosen: SuiteOverrides, place: Capacity, seed: int) -> Plan:
+    """Return the plan of the command that measures a claim, with the protocol of this suite."""
+    words = shlex.split(claim.measure)[3:]
+    keys = {option_of(key): key for key in KEYS}
+    named = {keys[option]: value for option, value in zip(words[::2], words[1::2], strict=True)}
+    claimed = _suite_of(claim).model_copy(update={"name": NAME, "protocol": PROTOCOL})
+    return expand(claimed, chosen.but(**named), place, seed)
 
 
 def _check(chosen: SuiteOverrides) -> None:
     narrowing = [option_of(key) for key in KEYS if chosen[key]]
     if narrowing or chosen.own is not None:
-        what = narrowing[0] if narrowing else "--step"
+        option = narrowing[0] if narrowing else "--step"
         raise UsageError(
-            f"{what} cannot be combined with {NAME}: the claims determine the cells. Run a suite "
+            f"{option} cannot be combined with {NAME}: the claims determine the cells. Run a suite "
             "instead; `dlbench report claims` says which."
         )
 
 
-def _here(claims: Iterable[Claim], place: Capacity, say: Callable[[str], None]) -> list[Claim]:
-    """Return the claims that this machine can decide; says which are left out, and what they would
-    need.
-    """
+def _decidable(claims: Iterable[Claim], place: Capacity, say: Callable[[str], None]) -> list[Claim]:
+    """Return the claims that this machine can decide; say which are left out, and why."""
     gpus = [device.title or device.name for device in devices.present(place.gpus)]
-    found: list[Claim] = []
-    left: dict[str, list[str]] = {}
+    decidable: list[Claim] = []
+    left_out: dict[str, list[str]] = {}
     for claim in claims:
         if not claim.measure:
             why = "no command measures them"
         elif not claim.can_be_on(place.cores, gpus):
             why = f"for a machine with {claim.machine}"
-        elif _of(claim).protocol.curve_steps:
+        elif _suite_of(claim).protocol.curve_steps:
             why = f"they need networks trained by `{claim.measure}`"
         else:
-            found.append(claim)
+            decidable.append(claim)
             continue
-        left.setdefault(why, []).append(claim.id)
-    for why, names in left.items():
+        left_out.setdefault(why, []).append(claim.id)
+    for why, names in left_out.items():
         say(f"left out: {', '.join(names)}: {why}")
-    return found
+    return decidable
 
 
-def _of(claim: Claim) -> suite.Suite:
+def _suite_of(claim: Claim) -> suite.Suite:
     return suite.load(shlex.split(claim.measure)[2])
 
 
@@ -119,20 +123,22 @@ def _most_claims_first(
 ) -> tuple[Cell, ...]:
     """Return the cells in the order that decides the most claims per minute.
 
-    Claims about the same cells count together; cells chosen for one claim cost nothing for the
+    Claims about the same cells count together. Cells chosen for one claim cost nothing for the
     next.
     """
     left = Counter(frozenset(cells) for cells in wanted if cells)
     in_order = {frozenset(cells): cells for cells in wanted}
-    found: dict[Cell, None] = {}
+    chosen: dict[Cell, None] = {}
+
+    def claims_per_second(cells: frozenset[Cell]) -> float:
+        cost = sum(seconds[cell] for cell in cells if cell not in chosen)
+        return left[cells] / cost if cost else float("inf")
+
     while left:
-        cost = {cells: sum(seconds[cell] for cell in cells if cell not in found) for cells in left}
-        best = max(
-            left, key=lambda cells: left[cells] / cost[cells] if cost[cells] else float("inf")
-        )
-        found |= dict.fromkeys(in_order[best])
+        best = max(left, key=claims_per_second)
+        chosen.update(dict.fromkeys(in_order[best]))
         del left[best]
-    return tuple(found)
+    return tuple(chosen)
 
 
 def read_claim(path: Path) -> Claim:

@@ -1,5 +1,4 @@
-"""The devices of launches: the words that name them, those of this machine, and those that a launch
-sees.
+"""The devices of launches: their names, those of this machine, and those that a launch sees.
 
     cpu          the CPU
     gpus         every GPU, if any: for a suite that many machines share
@@ -47,7 +46,7 @@ class Device:
         return f"{self.name} ({self.title})" if self.title else self.name
 
     def identity(self, driver: str | None) -> dict[str, Any]:
-        """Return what a record says of it, as plain JSON."""
+        """Return the device as a record has it, in plain JSON."""
         return {"index": self.index, "name": self.title, "uuid": self.uuid, "driver": driver}
 
 
@@ -59,59 +58,58 @@ def check(word: str) -> str:
 
 
 def present(gpus: Gpus) -> tuple[Device, ...]:
-    """Return every device that launches can be given, in the driver's order; one that does not
-    answer is among them.
+    """Return every device that launches can be given, in the driver's order.
+
+    One that does not answer is among them.
     """
-    found: list[Device] = []
+    devices: list[Device] = []
     for gpu in gpus.devices:
-        name, parts = f"cuda:{gpu.index}", gpu.mig_devices if gpu.mig_enabled else ()
-        found += [
-            Device(f"{name}:{slot}", gpu.index, each["name"], each["uuid"])
-            for slot, each in enumerate(parts)
-        ]
-        found += [] if gpu.mig_enabled else [Device(name, gpu.index, gpu.name, gpu.uuid)]
-    return tuple(found)
+        name = f"cuda:{gpu.index}"
+        if gpu.mig_enabled:
+            for slot, part in enumerate(gpu.mig_devices):
+                device = Device(f"{name}:{slot}", gpu.index, part["name"], part["uuid"])
+                devices.append(device)
+        else:
+            devices.append(Device(name, gpu.index, gpu.name, gpu.uuid))
+    return tuple(devices)
 
 
 def meant(words: Iterable[str], gpus: Gpus, visible: str | None = None) -> tuple[str, ...]:
-    """Return the names of the devices that these words mean on a machine with these GPUs, each
-    once.
+    """Return the names of the devices that these words mean on a machine with these GPUs.
 
-    ``visible`` is CUDA_VISIBLE_DEVICES where it is set. Raises UsageError, with what there is, for
-    a word that means no device, and where all of them together mean none.
+    Each is named once. ``visible`` is CUDA_VISIBLE_DEVICES where it is set. Raises UsageError, with
+    the devices that there are, for a word that means no device, and where all of them together mean
+    none.
     """
-    found: list[str] = []
+    names: list[str] = []
     last = GPUS
     for last in words:
         if check(last) == CPU:
-            found.append(CPU)
+            names.append(CPU)
         elif last in (GPUS, _ALL):
-            every = _left(present(gpus), visible)
+            every = _visible_devices(present(gpus), visible)
             if last == _ALL and not every:
-                raise _none(last, gpus, visible)
-            found += [device.name for device in every]
+                raise _no_device(last, gpus, visible)
+            names += [device.name for device in every]
         else:
-            found.append(_named(last, gpus).name)
-    if not found:
-        raise _none(last, gpus, visible)
-    return tuple(dict.fromkeys(found))
+            names.append(_named(last, gpus).name)
+    if not names:
+        raise _no_device(last, gpus, visible)
+    return tuple(dict.fromkeys(names))
 
 
-def _left(devices: tuple[Device, ...], visible: str | None) -> tuple[Device, ...]:
-    """Return the devices that CUDA_VISIBLE_DEVICES leaves; numbers are taken in the order of the
-    bus.
-    """
+def _visible_devices(devices: tuple[Device, ...], visible: str | None) -> tuple[Device, ...]:
+    """Return the devices that CUDA_VISIBLE_DEVICES leaves; its numbers follow the bus order."""
     if visible is None:
         return devices
     kept: list[Device] = []
-    for word in (each.strip() for each in visible.split(",")):
-        number = int(word) if word.isdecimal() else None
-        of_uuid = [
-            device
-            for device in devices
-            if _UUID.fullmatch(word) and (device.uuid or "").startswith(word)
-        ]
-        matching = of_uuid or [device for device in devices if device.index == number]
+    for part in visible.split(","):
+        word = part.strip()
+        matching: list[Device] = []
+        if _UUID.fullmatch(word):
+            matching = [device for device in devices if (device.uuid or "").startswith(word)]
+        elif word.isdecimal():
+            matching = [device for device in devices if device.index == int(word)]
         if not matching:
             break  # CUDA passes over what follows a word that means nothing
         kept += matching
@@ -120,30 +118,32 @@ def _left(devices: tuple[Device, ...], visible: str | None) -> tuple[Device, ...
 
 def _named(word: str, gpus: Gpus) -> Device:
     if not gpus.devices:
-        raise _none(word, gpus)
-    known, match = present(gpus), _NUMBERED.fullmatch(word)
-    there_are = f"There are: {CPU}, {_listed(known)}."
+        raise _no_device(word, gpus)
+    devices = present(gpus)
+    there_are = f"There are: {CPU}, {_listed(devices)}."
+    match = _NUMBERED.fullmatch(word)
     if match is None:
-        found = [device for device in known if (device.uuid or "").startswith(word)]
+        matching = [device for device in devices if (device.uuid or "").startswith(word)]
         gpu = next((gpu for gpu in gpus.devices if (gpu.uuid or "").startswith(word)), None)
-        if len(found) > 1:
+        if len(matching) > 1:
             raise UsageError(
-                f"{word} matches several GPUs: {_listed(found)}. Give more characters."
+                f"{word} matches several GPUs: {_listed(matching)}. Give more characters."
             )
-        if not found and gpu is None:
+        if not matching and gpu is None:
             raise UsageError(f"No GPU here has a UUID that begins with {word}. {there_are}")
     else:
-        name = ":".join(["cuda", *(str(int(part)) for part in match.groups() if part)])
-        found = [device for device in known if device.name == name]
+        numbers = [str(int(part)) for part in match.groups() if part]
+        name = ":".join(["cuda", *numbers])
+        matching = [device for device in devices if device.name == name]
         gpu = next((gpu for gpu in gpus.devices if gpu.index == int(match[1])), None)
         if gpu is None:
             raise UsageError(f"There is no GPU {int(match[1])} here. {there_are}")
         if match[2] and not gpu.mig_enabled:
             raise UsageError(f"GPU {gpu.index} is not in MIG mode. Write cuda:{gpu.index}.")
-        if match[2] and not found:
+        if match[2] and not matching:
             raise UsageError(f"There is no {name} here. {there_are}")
-    if gpu is not None and not found:  # a GPU in MIG mode, named as a whole
-        slices = _listed(device for device in known if device.index == gpu.index)
+    if gpu is not None and not matching:  # a GPU in MIG mode, named as a whole
+        slices = _listed(device for device in devices if device.index == gpu.index)
         if not slices:
             raise UsageError(
                 f"GPU {gpu.index} is in MIG mode and has no MIG device. Make one (nvidia-smi mig), "
@@ -152,18 +152,21 @@ def _named(word: str, gpus: Gpus) -> Device:
         raise UsageError(
             f"GPU {gpu.index} is in MIG mode and cannot be used as a whole. It has: {slices}."
         )
-    if found[0].uuid is None:
+    if matching[0].uuid is None:
         raise UsageError(
-            f"{found[0].words} does not answer ({gpus.reason or 'the driver gives no reason'})."
+            f"{matching[0].words} does not answer ({gpus.reason or 'the driver gives no reason'})."
         )
-    return found[0]
+    return matching[0]
 
 
-def _none(word: str, gpus: Gpus, visible: str | None = None) -> UsageError:
+def _no_device(word: str, gpus: Gpus, visible: str | None = None) -> UsageError:
     """Return the error for a word that needs a GPU where none can be used."""
-    why = "in MIG mode without a MIG device" if gpus.devices else gpus.reason or "no driver"
     if visible is not None and present(gpus):
         why = f"CUDA_VISIBLE_DEVICES={visible[:80]} leaves none"
+    elif gpus.devices:
+        why = "in MIG mode without a MIG device"
+    else:
+        why = gpus.reason or "no driver"
     return UsageError(
         f"{word} means no device here: no GPU can be used ({why}). There is: {CPU} (--devices "
         f"{CPU})."
@@ -175,8 +178,7 @@ def _listed(devices: Iterable[Device]) -> str:
 
 
 def variables(uuid: str | None) -> dict[str, str]:
-    """Return the environment variables by which a launch sees this device alone, or these; None: no
-    GPU at all.
+    """Return the environment variables that show a launch these devices alone; None: no GPU.
 
     The framework sees a single device as number 0. A launch on the CPU sees none, so that a
     framework built for GPUs does not initialise one or take its memory.
@@ -194,21 +196,21 @@ def locate(
     named: tuple[str, ...] = (),
     visible: str | None = None,
 ) -> tuple[Device, ...] | str:
-    """Return the device of this name and the next ones, as many as counted, found again by UUID; or
-    why there are none.
+    """Return the device of this name and the next ones, ``count`` in all, or why there are none.
 
-    A board that falls off the bus leaves the list, and the boards behind it may then be numbered
-    otherwise. The next ones are the devices that the plan names or, where it names only one, those
-    in CUDA_VISIBLE_DEVICES.
+    They are recognised by UUID: a board that falls off the bus leaves the list, and the boards
+    behind it may then be numbered otherwise. The next ones are the devices that the plan names or,
+    where it names only one, those in CUDA_VISIBLE_DEVICES.
     """
-    known = present(planned)
-    first = next((place for place, device in enumerate(known) if device.name == name), None)
+    devices = present(planned)
+    first = next((place for place, device in enumerate(devices) if device.name == name), None)
     if first is None:
-        return f"this machine has no {name}; it has: {_listed(known) or 'no GPU'}"
-    offered = set(named) if len(named) > 1 else {device.name for device in _left(known, visible)}
-    chosen = (known[first], *(device for device in known[first + 1 :] if device.name in offered))[
-        :count
-    ]
+        return f"this machine has no {name}; it has: {_listed(devices) or 'no GPU'}"
+    offered = set(named)
+    if len(named) <= 1:
+        offered = {device.name for device in _visible_devices(devices, visible)}
+    following = [device for device in devices[first + 1 :] if device.name in offered]
+    chosen = (devices[first], *following)[:count]
     if len(chosen) < count:
         return f"{count} workers need {count} GPUs from {name} on, and there are {len(chosen)}"
     slices = [device.name for device in chosen if device.name.count(":") > 1]

@@ -1,4 +1,4 @@
-"""The catalogue of frameworks: what each adapter folder's ``framework.toml`` says of it.
+"""The catalogue of frameworks, read from the ``framework.toml`` of each adapter folder.
 
 The host knows a framework by this data alone. A new framework is a folder in adapters/ with such a
 file.
@@ -30,14 +30,13 @@ GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0]).resolve()
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)\}")
 _PLACEHOLDERS = ("threads", "environment", "openblas_kernels")
 OUTSIDE = "outside_"
-"""What the adapter of a cell begins with where it lies outside dlbench."""
+"""Prefix of the adapter of a cell if it is outside dlbench."""
 _AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
 _AVX2 = {"avx2", "fma"}
 
 
 def openblas_kernels(present: frozenset[str]) -> str:
-    """Return OPENBLAS_CORETYPE for a processor with these instruction sets; empty: let OpenBLAS
-    choose.
+    """Return OPENBLAS_CORETYPE for these instruction sets; empty: let OpenBLAS choose.
 
     An OpenBLAS older than the processor does not know its model number and chooses outdated
     kernels.
@@ -64,26 +63,22 @@ class Mode(TomlTable):
 
 
 def fits(table: Mode | Tuned, device: str, family: str) -> bool:
-    """Tell whether a mode or a setting is for this device and this family of networks; "" is
-    any.
-    """
-    kind = device and ("cpu" if device == "cpu" else "gpu")
-    there = ((kind, table.devices), (family, table.families))
-    return all(not word or not known or word in known for word, known in there)
+    """Tell whether a mode or setting is for this device and family of networks; "" is any."""
+    if device and table.devices:
+        kind = "cpu" if device == "cpu" else "gpu"
+        if kind not in table.devices:
+            return False
+    return not family or not table.families or family in table.families
 
 
 class Debian(TomlTable):
-    """Packages of a Debian release, unpacked without root into the folder ``debian`` of the
-    environment.
-    """
+    """Packages of a Debian release, unpacked into the environment's folder ``debian``."""
 
     release: str  # "bullseye"
     packages: tuple[str, ...]  # what was asked for; the lock has these and everything they need
     lock: str = "debian.lock"
     dependencies: bool = True  # False: the packages named and no others; the machine has the rest
-    links: dict[
-        str, str
-    ] = {}  # symbolic link -> what it points to, both relative to the environment
+    links: dict[str, str] = {}  # symbolic link -> its target, both relative to the environment
 
 
 class Release(TomlTable):
@@ -94,12 +89,12 @@ class Release(TomlTable):
 
 
 class Project(TomlTable):
-    """What is known of a framework's project, with the source it was read from."""
+    """Facts about a framework's project, with their source."""
 
     licence: str
     source: str
     first_release: datetime.date | None = None
-    releases: tuple[Release, ...] = ()  # the version of the environment here among them
+    releases: tuple[Release, ...] = ()  # the version of dlbench's environment among them
 
 
 SettingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -118,44 +113,36 @@ class Framework(TomlTable):
     unavailable: str = ""  # why dlbench has no environment of it; the list keeps its row
     successor: str = ""  # the framework that stands for it where reports name it
     environment: Literal["own", "host"] = "own"
-    hidden: bool = (
-        False  # drives the project itself (the reference): not offered as a row of a matrix
-    )
+    # drives the project itself (the reference): not offered as a row of a matrix
+    hidden: bool = False
     historic: bool = False  # a retired framework, from packages of its time
     large: bool = False  # more than a first look at dlbench should download
-    computes: bool = (
-        True  # False for null: there is nothing to compare or to hold against a ceiling
-    )
+    # False for null: there is nothing to compare with another row or with a ceiling
+    computes: bool = True
     python: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()  # to be found on PATH, else it is unavailable: "g++"
-    openmp: tuple[
-        OpenMP, ...
-    ] = ()  # the OpenMP library that its modes compute with; empty: none, or it is not known
-    interpreter: str = (
-        ""  # a script of this folder that becomes bin/python, where the interpreter is a package's
-    )
+    # the OpenMP library that its modes compute with; empty: none, or it is not known
+    openmp: tuple[OpenMP, ...] = ()
+    # a script of this folder that becomes bin/python, where the interpreter is a package's
+    interpreter: str = ""
     debian: Debian | None = None
     project: Project | None = None
     requirements: str = "requirements.lock"
-    locks: dict[
-        str, str
-    ] = {}  # of some of these Pythons another lock: a later release, which the others cannot have
-    packages: tuple[
-        str, ...
-    ] = ()  # what the locks are resolved from, the framework's own first; empty: all in a lock
+    # of some of these Pythons another lock: a later release, which the others cannot have
+    locks: dict[str, str] = {}
+    # the packages that the locks are resolved from, its own first; empty: all in a lock
+    packages: tuple[str, ...] = ()
     held: dict[str, str] = {}  # package -> why a refresh leaves its locked version
     imports: str = "numpy"
     download_megabytes: int = 0
     disk_megabytes: int = 0
-    threads_call: str = (
-        ""  # what sets its threads in its own code, with {threads}, where no variable does
-    )
+    # the call that sets its threads in its own code, with {threads}, where no variable does
+    threads_call: str = ""
     variables: dict[str, str] = {}
     modes: dict[str, Mode] = {}
     tuning: dict[SettingName, Tuned] = {}
-    tuned_with: dict[
-        SettingName, tuple[str, ...]
-    ] = {}  # launch settings that are in `tuning` too, and modes
+    # launch settings that are in `tuning` too, and modes
+    tuned_with: dict[SettingName, tuple[str, ...]] = {}
     alternatives: dict[SettingName, Tuned] = {}  # in force only when named, as launch settings are
     file: Path | None = None  # of a step of the user's own
     helpers: int = 0  # threads or processes that load its data, as that file says
@@ -175,28 +162,21 @@ class Framework(TomlTable):
             *self.modes.values(),
             *settings.values(),
         )
-        for name, value in (item for each in tables for item in each.variables.items()):
-            strange = next(
-                (each for each in _PLACEHOLDER.findall(value) if each not in _PLACEHOLDERS), None
-            )
-            if strange is not None:
-                there_are = ", ".join(f"{{{each}}}" for each in _PLACEHOLDERS)
-                raise ValueError(
-                    f"the variable {name} has the unknown placeholder {{{strange}}}. Known: "
-                    f"{there_are}"
-                )
+        for table in tables:
+            for name, value in table.variables.items():
+                _check_placeholders(name, value)
         for name, tuned in settings.items():
             strange = next((mode for mode in tuned.modes if mode not in self.modes), None)
             if strange is not None:
                 raise ValueError(f"the setting {name} is for the unknown mode {strange!r}")
             if not tuned.settings and not tuned.variables:
                 raise ValueError(f"the setting {name} needs settings or variables")
-        for each in self.packages:
+        for package in self.packages:
             try:
-                Requirement(each)
+                Requirement(package)
             except InvalidRequirement as error:
                 raise ValueError(
-                    f"packages: {each!r} is no requirement such as 'jax' or 'jax>=0.12'"
+                    f"packages: {package!r} is no requirement such as 'jax' or 'jax>=0.12'"
                 ) from error
         for version in self.locks:
             if version not in self.python:
@@ -211,9 +191,10 @@ class Framework(TomlTable):
     @property
     def default_mode(self) -> str:
         """The mode meant when none is named."""
-        return next(
-            (name for name, mode in self.modes.items() if mode.default), next(iter(self.modes), "")
-        )
+        for name, mode in self.modes.items():
+            if mode.default:
+                return name
+        return next(iter(self.modes), "")
 
     @property
     def outside(self) -> str | None:
@@ -232,72 +213,73 @@ class Framework(TomlTable):
 
     @property
     def by_lock(self) -> tuple["Framework", ...]:
-        """The framework with each of its locks, and with the Pythons that lock is for, in the order
-        of ``python``.
-        """
-        of_lock: dict[str, tuple[str, ...]] = {} if self.python else {self.requirements: ()}
+        """The framework with each of its locks and its Pythons, in the order of ``python``."""
+        pythons_by_lock: dict[str, tuple[str, ...]] = {}
         for version in self.python:
             lock = self.locks.get(version, self.requirements)
-            of_lock[lock] = (*of_lock.get(lock, ()), version)
-        return tuple(
-            self.model_copy(update={"requirements": lock, "python": python, "locks": {}})
-            for lock, python in of_lock.items()
-        )
+            pythons_by_lock[lock] = (*pythons_by_lock.get(lock, ()), version)
+        if not self.python:
+            pythons_by_lock[self.requirements] = ()
+        variants = []
+        for lock, pythons in pythons_by_lock.items():
+            changed = {"requirements": lock, "python": pythons, "locks": {}}
+            variants.append(self.model_copy(update=changed))
+        return tuple(variants)
 
     @property
     def recipe_files(self) -> tuple[Path, ...]:
-        """The files that say what the environment holds: with one of them changed it is another
-        environment.
-        """
-        names = (
-            "" if self.interpreter else self.requirements,
-            self.debian and self.debian.lock,
-            self.interpreter,
-        )
+        """The files that define the environment: with one of them changed it is another one."""
+        names = [] if self.interpreter else [self.requirements]
+        if self.debian is not None:
+            names.append(self.debian.lock)
+        names.append(self.interpreter)
         return tuple(self.directory / name for name in names if name)
 
     def summary_of(self, mode: str, task: str) -> str:
         """Return what a mode does in training or inference."""
-        found = self.modes[mode]
-        return found.inference or found.summary if task == INFERENCE else found.summary
+        table = self.modes[mode]
+        if task == INFERENCE and table.inference:
+            return table.inference
+        return table.summary
 
     def tunable(
         self, mode: str, device: str = "", family: str = "", task: str = ""
     ) -> tuple[str, ...]:
-        """Return the names of the settings that mean anything there, in their order; of any task
-        without one.
+        """Return the names of the settings for this mode, device, family and task, in their order.
+
+        Without a device, a family or a task, those of any.
         """
-        return tuple(
-            name
-            for name, tuned in self.tuning.items()
-            if fits(tuned, device, family)
-            and (not tuned.modes or mode in tuned.modes)
-            and (not tuned.tasks or task in ("", *tuned.tasks))
-        )
+        names = []
+        for name, tuned in self.tuning.items():
+            for_mode = not tuned.modes or mode in tuned.modes
+            for_task = not tuned.tasks or task in ("", *tuned.tasks)
+            if for_mode and for_task and fits(tuned, device, family):
+                names.append(name)
+        return tuple(names)
 
     def launchable(self, mode: str, device: str) -> tuple[str, ...]:
-        """Return the settings that are in force only when named: the row's alternatives, and launch
-        settings.
+        """Return the settings for this mode and device that are in force only when named.
 
-        Those that mean anything there, whether they are possible on this machine or not.
+        They are the row's alternatives and the launch settings, whether these are possible on this
+        machine or not.
         """
-        openmp = self.modes[mode].openmp or self.openmp if mode in self.modes else ()
-        alternatives = tuple(
-            name
-            for name, alternative in self.alternatives.items()
-            if fits(alternative, device, "")
-            and (not alternative.modes or mode in alternative.modes)
-        )
-        return alternatives + tuple(
-            name
-            for name, setting in known_launch_settings().items()
-            if fits(setting, device, "")
-            and name not in self.tuning
-            and (not setting.openmp or set(setting.openmp) & set(openmp))
-            and not (
-                setting.libraries and self.interpreter
-            )  # a script, which starts with a C library of its own
-        )
+        names = []
+        for name, alternative in self.alternatives.items():
+            for_mode = not alternative.modes or mode in alternative.modes
+            if for_mode and fits(alternative, device, ""):
+                names.append(name)
+        openmp: tuple[str, ...] = ()
+        if mode in self.modes:
+            openmp = self.modes[mode].openmp or self.openmp
+        for name, setting in known_launch_settings().items():
+            if name in self.tuning or not fits(setting, device, ""):
+                continue
+            if setting.openmp and not set(setting.openmp) & set(openmp):
+                continue
+            if setting.libraries and self.interpreter:
+                continue  # a script, which starts with a C library of its own
+            names.append(name)
+        return tuple(names)
 
     def setting(self, name: str) -> Tuned:
         """Return a setting by name, one of this framework or one of every launch."""
@@ -305,17 +287,21 @@ class Framework(TomlTable):
 
     def bound_to_one_node(self, chosen: Iterable[str]) -> bool:
         """Tell whether one of these settings binds the process to the CPUs of one NUMA node."""
-        found = map(self.setting, chosen)
-        return any(isinstance(each, LaunchSetting) and each.one_node for each in found)
+        for name in chosen:
+            setting = self.setting(name)
+            if isinstance(setting, LaunchSetting) and setting.one_node:
+                return True
+        return False
 
     def launch_settings(self, mode: str, chosen: Iterable[str] | None = None) -> dict[str, Any]:
-        """Return the adapter's settings: the mode's, and those of the chosen settings (None: all of
-        the row).
+        """Return the adapter's settings: the mode's, and those of the chosen settings.
+
+        ``chosen`` is None for all of the row.
         """
-        found = dict(self.modes[mode].settings)
+        settings = dict(self.modes[mode].settings)
         for name in self.tunable(mode) if chosen is None else chosen:
-            found.update(self.setting(name).settings)
-        return found
+            settings.update(self.setting(name).settings)
+        return settings
 
     def launch_variables(
         self,
@@ -324,51 +310,63 @@ class Framework(TomlTable):
         environment: Path | None = None,
         chosen: Iterable[str] | None = None,
     ) -> dict[str, str]:
-        """Return the environment variables of one launch, also those of the chosen settings (None:
-        all of the row).
+        """Return the environment variables of one launch, also those of the chosen settings.
 
-        A variable with a placeholder that means nothing here is left out. Zero threads mean the
-        framework's own default: then no variable speaks of threads.
+        ``chosen`` is None for all settings of the row. A variable with a placeholder that has no
+        value in this launch is left out. Zero threads mean the framework's own default: then no
+        variable speaks of threads.
         """
-        asked = {**self.variables, **self.modes[mode].variables}
+        variables = {**self.variables, **self.modes[mode].variables}
         for name in self.tunable(mode) if chosen is None else chosen:
             more = self.setting(name).variables
-            if PRELOAD in asked and PRELOAD in more:
-                more = {**more, PRELOAD: f"{asked[PRELOAD]}:{more[PRELOAD]}"}
-            asked.update(more)
+            if PRELOAD in variables and PRELOAD in more:
+                more = {**more, PRELOAD: f"{variables[PRELOAD]}:{more[PRELOAD]}"}
+            variables.update(more)
         meanings = {
             "threads": str(threads or ""),
             "environment": str(environment or ""),
             "library": "",
         }
-        if any("{openblas_kernels}" in value for value in asked.values()):
+        if any("{openblas_kernels}" in value for value in variables.values()):
             meanings["openblas_kernels"] = openblas_kernels(frozenset(probe_cpu().instruction_sets))
-        return {
-            name: _PLACEHOLDER.sub(lambda match: meanings[match[1]], value)
-            for name, value in asked.items()
-            if all(meanings[each] for each in _PLACEHOLDER.findall(value))
-        }
+
+        def meaning(match: re.Match[str]) -> str:
+            return meanings[match[1]]
+
+        filled_in = {}
+        for name, value in variables.items():
+            if all(meanings[placeholder] for placeholder in _PLACEHOLDER.findall(value)):
+                filled_in[name] = _PLACEHOLDER.sub(meaning, value)
+        return filled_in
 
     def thread_setting(self, mode: str, threads: int) -> str:
-        """Return what sets this thread count: the framework's own call, else variables; empty where
-        unknown.
-        """
+        """Return the call or the variables that set this thread count; empty where unknown."""
+        if self.threads_call:
+            return self.threads_call.replace("{threads}", str(threads))
         variables = {**self.variables, **self.modes[mode].variables}
         named = [f"{name}={threads}" for name, value in variables.items() if value == "{threads}"]
-        return self.threads_call.replace("{threads}", str(threads)) or " ".join(named)
+        return " ".join(named)
+
+
+def _check_placeholders(name: str, value: str) -> None:
+    for placeholder in _PLACEHOLDER.findall(value):
+        if placeholder not in _PLACEHOLDERS:
+            known = ", ".join(f"{{{word}}}" for word in _PLACEHOLDERS)
+            raise ValueError(
+                f"the variable {name} has the unknown placeholder {{{placeholder}}}. Known: {known}"
+            )
 
 
 def read(path: Path) -> Framework:
-    """Return the framework that this framework.toml describes; raises SuiteError naming file and
-    key.
+    """Return the framework that this framework.toml describes.
 
-    Its folder is the adapter's identity in records: of an adapter outside dlbench it is made of the
-    name, since a folder of any name may lie there.
+    Its folder is the adapter's identity in records. For an adapter outside dlbench the identity is
+    made of the name, since the folder may have any name. Raises SuiteError naming file and key.
     """
     content = parse_toml(read_text(path), str(path))
     if isinstance(content.get("tuned_with"), dict):
         content["tuning"] = {
-            **_tuned_with(content["tuned_with"], path),
+            **_tuned_settings(content["tuned_with"], path),
             **content.get("tuning", {}),
         }
     ours = path.parent.parent == GUEST_DIRECTORY
@@ -376,57 +374,52 @@ def read(path: Path) -> Framework:
     return validated({**content, "folder": folder, "directory": path.parent}, str(path), Framework)
 
 
-def _tuned_with(modes_by_name: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return the launch settings that a framework's tuned rows have, as tables of settings; raises
-    SuiteError.
+def _tuned_settings(modes_by_name: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return the launch settings of a framework's tuned rows, as tables of settings.
+
+    Raises SuiteError.
     """
-    found = {}
+    tables = {}
     for name, modes in modes_by_name.items():
         if name not in known_launch_settings():
-            raise SuiteError(
-                f"{path}, tuned_with: "
-                f"{unknown_name('launch setting', name, known_launch_settings())}"
-            )
+            unknown = unknown_name("launch setting", name, known_launch_settings())
+            raise SuiteError(f"{path}, tuned_with: {unknown}")
         setting = known_launch_settings()[name]
         fields = {field: getattr(setting, field) for field in Tuned.model_fields}
-        found[name] = {**fields, "modes": modes}
-    return found
+        tables[name] = {**fields, "modes": modes}
+    return tables
 
 
 @functools.cache
 def shipped() -> dict[str, Framework]:
-    """Return the frameworks of dlbench itself by name, hidden ones too, in the order of their
-    folders.
+    """Return the frameworks of dlbench itself, hidden ones too, in the order of their folders.
 
     A folder with an unusable framework.toml is included under the folder's name, unavailable for
     that reason: the others can be used.
     """
-    found: dict[str, Framework] = {}
+    frameworks: dict[str, Framework] = {}
     for path in sorted(GUEST_DIRECTORY.glob("*/framework.toml")):
         folder = path.parent
         try:
             framework = read(path)
-            if framework.name in found:
-                raise SuiteError(
-                    f"{path} has the name of {found[framework.name].directory}. Choose another."
-                )
+            if framework.name in frameworks:
+                other = frameworks[framework.name].directory
+                raise SuiteError(f"{path} has the name of {other}. Choose another.")
         except SuiteError as error:
             named: dict[str, Any] = dict.fromkeys(("name", "title", "folder"), folder.name)
             summary = "its framework.toml cannot be used"
             framework = Framework(
                 **named, directory=folder, summary=summary, unavailable=str(error)
             )
-        found[framework.name] = framework
-    return found
+        frameworks[framework.name] = framework
+    return frameworks
 
 
 _added: dict[str, Framework] = {}
 
 
 def add(framework: Framework) -> None:
-    """Add a framework whose adapter is outside dlbench to the catalogue, for the life of this
-    process.
-    """
+    """Add a framework outside dlbench to the catalogue, for the life of this process."""
     _added[framework.name] = framework
 
 
@@ -449,9 +442,7 @@ def find(name: str) -> Framework:
 
 
 def unknown_framework(name: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a framework that does not exist: with the row of its package, else the
-    nearest name.
-    """
+    """Return the error for an unknown framework: the row of its package, else the nearest name."""
     row = row_of_package(name)
     if row is None:
         return unknown_name("framework", name, known)
@@ -462,9 +453,7 @@ def unknown_framework(name: str, known: Iterable[str]) -> UsageError:
 
 
 def row_of_package(package: str) -> Framework | None:
-    """Return the framework of another name whose releases are those of this package; None where
-    there is none.
-    """
+    """Return the framework of another name whose releases are this package's; None if none is."""
     for framework in offered().values():
         first = Requirement(framework.packages[0]).name if framework.packages else ""
         if first == package and framework.name != package and framework.environment == "own":
@@ -474,9 +463,8 @@ def row_of_package(package: str) -> Framework | None:
 
 def modes_meant(framework: Framework, wanted: str) -> tuple[str, ...]:
     """Return the modes that ``wanted`` names: "" the default one, "*" all, else one by its name."""
-    if (
-        wanted == "" or framework.unavailable
-    ):  # an unavailable framework keeps one row, with the reason
+    # An unavailable framework keeps one row, with the reason.
+    if wanted == "" or framework.unavailable:
         return (framework.default_mode,)
     if wanted == "*":
         return tuple(framework.modes)
@@ -489,32 +477,30 @@ def modes_meant(framework: Framework, wanted: str) -> tuple[str, ...]:
 
 
 def release_dates() -> dict[tuple[str, str], date]:
-    """Return when the releases that the catalogue knows came out, by adapter (folder) and
-    version.
-    """
-    return {
-        (framework.folder, release.version): release.date
-        for framework in catalogue().values()
-        if framework.project is not None
-        for release in framework.project.releases
-    }
+    """Return the dates of the catalogue's releases, by adapter (folder) and version."""
+    dates = {}
+    for framework in catalogue().values():
+        if framework.project is not None:
+            for release in framework.project.releases:
+                dates[framework.folder, release.version] = release.date
+    return dates
 
 
 def counterparts_of_2016() -> "dict[str, Counterpart]":
-    """Return the framework here that is compared with each one of the 2016 paper: itself, or its
-    successor.
-    """
+    """Return the framework compared with each one of the 2016 paper: itself, or its successor."""
     from dlbench.reports.results.published import SHI2016, Counterpart, study
 
     known = catalogue()
-    found = {}
+    counterparts = {}
     for name, (catalogued, title) in study(SHI2016).frameworks.items():
-        entry = itself = known.get(catalogued) or known.get(name)
+        itself = known.get(catalogued) or known.get(name)
+        entry = itself
         if itself is not None and itself.successor:
             entry = known.get(itself.successor)
         if entry is None or entry.unavailable:
             missing = itself.unavailable if itself is not None else ""
-            found[name] = Counterpart("", title, missing or "it is not in the list of frameworks")
+            reason = missing or "it is not in the list of frameworks"
+            counterparts[name] = Counterpart("", title, reason)
         else:
-            found[name] = Counterpart(entry.folder, entry.title)
-    return found
+            counterparts[name] = Counterpart(entry.folder, entry.title)
+    return counterparts

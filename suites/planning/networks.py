@@ -34,12 +34,8 @@ FILE = "networks.toml"
 LARGEST_BATCH = 1_000_000
 LARGEST_GRID = 10_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
-_ABOUT = (
-    "name",
-    "family",
-    "batch_size",
-    "summary",
-)  # the keys of a table that are no numbers of the network
+_ABOUT = ("name", "family", "batch_size", "summary")
+"""Keys of a table that are not numbers of the network."""
 _PLACE = re.compile(r"\{(\w+)\}")
 
 Table = Mapping[str, Any]
@@ -61,7 +57,7 @@ def known(tables: Sequence[Table], grids: Sequence[Table], where: str) -> dict[s
     own = read(tables, grids, where)
     ours = shipped()
     for name, network in own.items():
-        if name in ours and digest_of(ours[name]) != digest_of(network):
+        if name in ours and digest_of(network) != digest_of(ours[name]):
             raise SuiteError(
                 f"{where}: {name} is a network of dlbench with other numbers. Choose another name."
             )
@@ -70,17 +66,24 @@ def known(tables: Sequence[Table], grids: Sequence[Table], where: str) -> dict[s
 
 def read(tables: Sequence[Table], grids: Sequence[Table], where: str) -> dict[str, Network]:
     """Return the networks of these tables and grids, by name."""
-    found: dict[str, Network] = {}
-    for kind, given in (("network", tables), ("grid", grids)):
-        for number, table in enumerate(given, 1):
-            place = f"{where}, [[{kind}]] {number}"
-            for network in (
-                [_network(table, place)] if kind == "network" else _of_grid(table, place)
-            ):
-                if digest_of(found.setdefault(network.name, network)) != digest_of(network):
-                    message = f"there is another network named {network.name}. Choose another name."
-                    raise SuiteError(f"{place}, key name: {message}")
-    return found
+    networks: dict[str, Network] = {}
+
+    def add(network: Network, place: str) -> None:
+        other = networks.setdefault(network.name, network)
+        if digest_of(other) != digest_of(network):
+            raise SuiteError(
+                f"{place}, key name: there is another network named {network.name}. Choose another "
+                "name."
+            )
+
+    for number, table in enumerate(tables, 1):
+        place = f"{where}, [[network]] {number}"
+        add(_network(table, place), place)
+    for number, table in enumerate(grids, 1):
+        place = f"{where}, [[grid]] {number}"
+        for network in _grid_networks(table, place):
+            add(network, place)
+    return networks
 
 
 def _network(table: Table, place: str) -> Network:
@@ -91,11 +94,8 @@ def _network(table: Table, place: str) -> Network:
             f"{place}, key name: give a name of letters, digits, dots and dashes, not {name!r}."
         )
     batch_size = table.get("batch_size", USUAL_BATCH_SIZE)
-    if (
-        not isinstance(batch_size, int)
-        or isinstance(batch_size, bool)
-        or not 1 <= batch_size <= LARGEST_BATCH
-    ):
+    is_whole = isinstance(batch_size, int) and not isinstance(batch_size, bool)
+    if not is_whole or not 1 <= batch_size <= LARGEST_BATCH:
         raise SuiteError(
             f"{place}, key batch_size: {batch_size!r} is not a whole number from 1 to "
             f"{LARGEST_BATCH}."
@@ -106,24 +106,25 @@ def _network(table: Table, place: str) -> Network:
     try:
         made = family_of({"family": family.name, "numbers": numbers})
     except NumbersError as error:
-        near = difflib.get_close_matches(error.key, _ABOUT, n=1) if error.key in numbers else ()
-        said = f"there is no such key here. Did you mean {near[0]!r}?" if near else error
-        raise SuiteError(f"{place}, key {error.key}: {said}") from error
+        complaint = str(error)
+        if error.key in numbers:
+            near = difflib.get_close_matches(error.key, _ABOUT, n=1)
+            if near:
+                complaint = f"there is no such key here. Did you mean {near[0]!r}?"
+        raise SuiteError(f"{place}, key {error.key}: {complaint}") from error
     return of_family(name, made, batch_size, str(table.get("summary", "")) or made.words())
 
 
 def _family(name: object, place: str) -> type[Family]:
-    if not isinstance(name, str) or name not in FAMILIES:
-        said = (
-            "it is missing."
-            if name is None
-            else str(unknown_name("family of networks", str(name), FAMILIES))
-        )
-        raise SuiteError(f"{place}, key family: {said} The families are: {', '.join(FAMILIES)}.")
-    return FAMILIES[name]
+    if isinstance(name, str) and name in FAMILIES:
+        return FAMILIES[name]
+    complaint = "it is missing."
+    if name is not None:
+        complaint = str(unknown_name("family of networks", str(name), FAMILIES))
+    raise SuiteError(f"{place}, key family: {complaint} The families are: {', '.join(FAMILIES)}.")
 
 
-def _of_grid(grid: Table, place: str) -> Iterable[Network]:
+def _grid_networks(grid: Table, place: str) -> Iterable[Network]:
     family = _family(grid.get("family"), place)
     values = {key: _values(key, value, family) for key, value in grid.items() if key not in _ABOUT}
     for key, several in values.items():
@@ -135,69 +136,80 @@ def _of_grid(grid: Table, place: str) -> Iterable[Network]:
             f"{place}: its product is {count} networks, more than {LARGEST_GRID}. Give fewer "
             "values."
         )
+    pattern = _name_pattern(grid, family, values, place)
+    about = {key: grid[key] for key in ("batch_size", "summary") if key in grid}
+    for combination in itertools.product(*values.values()):
+        given = dict(zip(values, combination, strict=True))
+        numbers = dict(given)
+        for key, value in given.items():
+            # A text that is another number's key stands for that number.
+            if isinstance(value, str) and value in given and value != key:
+                numbers[key] = given[value]
+        name = pattern.format_map({key: _word(value) for key, value in numbers.items()})
+        yield _network({**about, **numbers, "family": family.name, "name": name}, place)
+
+
+def _name_pattern(
+    grid: Table, family: type[Family], values: Mapping[str, list[Any]], place: str
+) -> str:
+    """Return the pattern of the names of a grid's networks; raises SuiteError."""
     varying = [key for key, several in values.items() if len(several) > 1]
-    pattern = grid.get("name", "-".join([family.name, *(f"{key}{{{key}}}" for key in varying)]))
+    usual = "-".join([family.name, *(f"{key}{{{key}}}" for key in varying)])
+    pattern = grid.get("name", usual)
     if not isinstance(pattern, str):
         raise SuiteError(
             f"{place}, key name: {pattern!r} is not text. Write it as in name = 'mlp-{{hidden}}'."
         )
     named = _PLACE.findall(pattern)
+    unknown = [key for key in named if key not in values]
+    missing = [f"{{{key}}}" for key in varying if key not in named]
     wrong = ""
     if re.search(r"[{}]", _PLACE.sub("", pattern)):
         wrong = f"write a number's key between braces, as in mlp-{{hidden}}, not {pattern!r}."
-    elif strange := [key for key in named if key not in values]:
-        wrong = f"{{{strange[0]}}} is not a number of this grid. There are: {', '.join(values)}."
-    elif missing := [f"{{{key}}}" for key in varying if key not in named]:
+    elif unknown:
+        wrong = f"{{{unknown[0]}}} is not a number of this grid. There are: {', '.join(values)}."
+    elif missing:
         wrong = f"several networks would get the same name. Put {' and '.join(missing)} into it."
     if wrong:
         raise SuiteError(f"{place}, key name: {wrong}")
-    about = {key: grid[key] for key in ("batch_size", "summary") if key in grid}
-    for combination in itertools.product(*values.values()):
-        given = dict(zip(values, combination, strict=True))
-        # A text that is another number's key stands for that number.
-        numbers = {
-            key: given[value]
-            if isinstance(value, str) and value in given and value != key
-            else value
-            for key, value in given.items()
-        }
-        name = pattern.format_map({key: _word(value) for key, value in numbers.items()})
-        yield _network({**about, **numbers, "family": family.name, "name": name}, place)
+    return pattern
 
 
 def _values(key: str, value: object, family: type[Family]) -> list[Any]:
-    """Return the values of a grid's key: of a number that is a list itself, those of a list of
-    lists.
+    """Return the values of a grid's key.
+
+    The values of a number that is a list itself are those of a list of lists.
     """
     if not isinstance(value, list):
         return [value]
-    if key in family.lists and not (value and all(isinstance(each, list) for each in value)):
-        return [value]
+    if key in family.lists:
+        is_list_of_lists = bool(value) and all(isinstance(item, list) for item in value)
+        return value if is_list_of_lists else [value]
     return value
 
 
 def _word(value: object) -> str:
     if isinstance(value, list):
-        return "x".join(_word(each) for each in value)
-    return (
-        f"{value:g}" if isinstance(value, float) else re.sub(r"[^A-Za-z0-9._-]+", "-", str(value))
-    )
+        return "x".join(_word(item) for item in value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", str(value))
 
 
 def chosen(words: Iterable[str], suites: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
-    """Return the networks that these words name; a pattern as ``rnn-*`` names those of the suite
-    that it fits.
+    """Return the networks that these words name.
 
-    A pattern without a match there is tried on all known networks. Raises UsageError with the
-    nearest name.
+    A pattern such as ``rnn-*`` names those of the suite that it fits. If it fits none of them, it
+    is tried on all known networks. Raises UsageError with the nearest name.
     """
     names = list(known)
-    found: list[str] = []
+    chosen_names: list[str] = []
     for word in words:
-        fitting = (
-            [word] if word in names else names_matching(word, suites) or names_matching(word, names)
-        )
+        if word in names:
+            chosen_names.append(word)
+            continue
+        fitting = names_matching(word, suites) or names_matching(word, names)
         if not fitting:
             raise unknown_name("network", word, names)
-        found += fitting
-    return tuple(dict.fromkeys(found))
+        chosen_names += fitting
+    return tuple(dict.fromkeys(chosen_names))

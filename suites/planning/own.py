@@ -42,9 +42,7 @@ _warned: set[str] = set()
 
 
 def read_adapter(text: str, where: str) -> Framework:
-    """Return the framework meant by "my_framework=path/to/folder"; raises UsageError with what is
-    wrong.
-    """
+    """Return the framework meant by "my_framework=path/to/folder"; raises UsageError."""
     name, equals, path = text.partition("=")
     if not equals or not path or not _ADAPTER_NAME.fullmatch(name):
         raise UsageError(
@@ -52,17 +50,15 @@ def read_adapter(text: str, where: str) -> Framework:
             "and underscores, for example my_framework=adapters/my_framework."
         )
     folder = _resolved(path, where)
-    if lacking := [
-        needed for needed in ("framework.toml", "adapter.py") if not (folder / needed).is_file()
-    ]:
+    for file in ("framework.toml", "adapter.py"):
+        if not (folder / file).is_file():
+            raise UsageError(
+                f"{where}: {folder} has no {file}. See adapters/TUTORIAL.md for what it must hold."
+            )
+    described = framework.read(folder / "framework.toml")
+    if described.name != name:
         raise UsageError(
-            f"{where}: {folder} has no {lacking[0]}. See adapters/TUTORIAL.md for what it must "
-            "hold."
-        )
-    found = framework.read(folder / "framework.toml")
-    if found.name != name:
-        raise UsageError(
-            f"{where}: {folder}/framework.toml describes {found.name!r}, not {name!r}. Use one "
+            f"{where}: {folder}/framework.toml describes {described.name!r}, not {name!r}. Use one "
             "name."
         )
     if name in framework.shipped():
@@ -70,18 +66,17 @@ def read_adapter(text: str, where: str) -> Framework:
             f"{where}: {name} is the name of a framework that dlbench has. Choose another in "
             f"{folder}."
         )
-    return found
+    return described
 
 
 def register_adapters(texts: list[str] | None) -> list[str] | None:
-    """Add the adapters named on the command line and in DLBENCH_ADAPTERS, and those of installed
-    packages.
+    """Add the adapters of the command line, of DLBENCH_ADAPTERS and of installed packages.
 
     A callback for typer: returns its argument. Raises UsageError for the first unusable one on the
-    command line; each unusable one of the others is left out, with one line on stderr.
+    command line. Each unusable one of the others is left out, with one line on stderr.
     """
-    for each in _of_packages():
-        framework.add(each)
+    for adapter in _package_adapters():
+        framework.add(adapter)
     for text in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
         try:
             framework.add(read_adapter(text, VARIABLE))
@@ -99,51 +94,48 @@ def _warn(words: str) -> None:
         complain(line)
 
 
-def _of_packages() -> list[Framework]:
+def _package_adapters() -> list[Framework]:
     """Return the adapters that installed packages declare, without importing any."""
-    found: dict[str, tuple[Framework, str]] = {}
+    adapters: dict[str, Framework] = {}
+    packages: dict[str, str] = {}
     try:
         points = list(importlib.metadata.entry_points(group=GROUP))
-    except (
-        Exception
-    ) as error:  # whatever lies among the installed packages must not end this command
+    except Exception as error:  # a broken package must not end this command
         _warn(
             f"The adapters of installed packages cannot be listed: {type(error).__name__}: {error}."
         )
         return []
     for point in points:
-        where = f"The installed package's entry point {point.name}"
+        name = point.name
+        where = f"The installed package's entry point {name}"
         try:
             package = point.dist.name if point.dist else "?"
-            if point.name in found:
-                also = f"as the package {found[point.name][1]} has"
+            if name in adapters:
                 raise UsageError(
-                    f"The installed package {package} has an adapter {point.name}, {also}."
+                    f"The installed package {package} has an adapter {name}, as the package "
+                    f"{packages[name]} has."
                 )
-            found[point.name] = (
-                read_adapter(f"{point.name}={_folder(point, where)}", where),
-                package,
-            )
+            adapters[name] = read_adapter(f"{name}={_folder(point, where)}", where)
+            packages[name] = package
         except UsageError as error:
             _warn(str(error))
         except Exception as error:  # as above
             _warn(f"{where} cannot be used: {type(error).__name__}: {error}.")
-    return [framework for framework, _ in found.values()]
+    return list(adapters.values())
 
 
 def _folder(point: EntryPoint, where: str) -> Path:
-    """Return the folder of the package that an entry point names, without importing any package on
-    the way to it.
-    """
+    """Return the folder of the package that an entry point names, without importing a package."""
     top, *rest = point.module.split(".")
     if point.dist is not None:
         installed = Path(str(point.dist.locate_file("/".join((top, *rest)))))
         if installed.is_dir():
             return installed
-    # The files of an editable installation lie elsewhere. Only a name with a dot would import what
-    # stands before it.
+    # The files of an editable installation are elsewhere. Only a name with a dot would import a
+    # package: the one before the dot.
     spec = importlib.util.find_spec(top)
-    for place in (spec.submodule_search_locations or []) if spec else []:
+    places = spec.submodule_search_locations if spec else None
+    for place in places or []:
         folder = Path(place, *rest)
         if folder.is_dir():
             return folder
@@ -156,12 +148,13 @@ _STEP_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 MAXIMUM_WARMUP_STEPS = 30
-"""The longest warm-up of a step of which nothing is known, in samples."""
+"""The longest warm-up of an unknown step, in samples."""
 
 
 def searching(protocol: ProtocolSection) -> ProtocolSection:
-    """Return a suite's protocol with a search for the end of the warm-up, which suites of known
-    networks may omit.
+    """Return a suite's protocol with a search for the end of the warm-up.
+
+    Suites of known networks may omit it.
     """
     longest = max(protocol.maximum_warmup_steps, MAXIMUM_WARMUP_STEPS)
     return protocol.model_copy(update={"maximum_warmup_steps": longest})
@@ -187,9 +180,9 @@ class OwnSteps:
             "grid": (),
         }
         changed["protocol"] = searching(suite.protocol)
-        of_others: dict[str, object] = {"batch_sizes": {}, "cpu_batch_sizes": {}, "settings": {}}
+        changed.update(batch_sizes={}, cpu_batch_sizes={}, settings={})
         kept = {key: getattr(suite, key) for key in Suite.model_fields}
-        return Suite.model_construct(**{**kept, **changed, **of_others})
+        return Suite.model_construct(**{**kept, **changed})
 
     def tolerated(self, plan: Plan) -> Plan:
         """Return the plan with the tolerance that was asked for."""
@@ -201,7 +194,7 @@ class OwnSteps:
 
 
 def name_of(text: str, option: str = "--step") -> str:
-    """Return the row's name that a file gives; raises UsageError where it can be none."""
+    """Return the row's name that a file gives; raises UsageError where it cannot be one."""
     path = Path(text)
     if path.suffix != ".py" or not _STEP_NAME.fullmatch(path.stem):
         raise UsageError(
@@ -238,15 +231,13 @@ def read_step(text: str, option: str = "--step") -> Framework:
         "summary": f"the step in {path.name}",
         "hidden": False,
         "tuning": tuning,
-    }
-    own = {
         "file": path,
         "modes": {"file": mode},
         "helpers": helpers_of(declared, text, option),
         "work": work_of(declared, text, option),
         "batch_size": batch_size_of(declared, path, text, option),
     }
-    return ours.model_copy(update={**changed, **own})
+    return ours.model_copy(update=changed)
 
 
 HELPERS = "HELPERS"
@@ -263,18 +254,21 @@ def declarations(path: Path) -> dict[str, object]:
     tree = _tree(path)
     if tree is None:
         return {}
-    found: dict[str, object] = {}
+    constants: dict[str, object] = {}
     for statement in tree.body:
+        targets: list[ast.expr] = []
         if isinstance(statement, ast.Assign):
-            targets, value = statement.targets, statement.value
-        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
-            targets, value = [statement.target], statement.value
+            targets = statement.targets
+        elif isinstance(statement, ast.AnnAssign):
+            targets = [statement.target]
         else:
+            continue
+        if statement.value is None:  # an annotation alone
             continue
         for target in targets:
             if isinstance(target, ast.Name):
-                found[target.id] = _constant(value)
-    return found
+                constants[target.id] = _constant(statement.value)
+    return constants
 
 
 def _constant(node: ast.expr) -> object:
@@ -287,9 +281,7 @@ def _constant(node: ast.expr) -> object:
 
 
 def helpers_of(declared: dict[str, object], file: str, option: str = "--step") -> int:
-    """Return how many threads or processes a file says load its data; raises UsageError for
-    anything but a number.
-    """
+    """Return how many threads or processes a file says load its data; raises UsageError."""
     value = declared.get(HELPERS, 0)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_HELPERS:
         shown = ast.unparse(value) if isinstance(value, ast.expr) else repr(value)
@@ -307,8 +299,9 @@ BATCH_SIZE = "BATCH_SIZE"
 
 
 def work_of(declared: dict[str, object], file: str, option: str = "--step") -> str:
-    """Return the name of the work that a file does: its own, or the one that it names. Raises
-    UsageError.
+    """Return the name of the work that a file does: its own, or the one that it names.
+
+    Raises UsageError.
     """
     value = declared.get(VARIANT_OF, Path(file).stem)
     if not isinstance(value, str) or not _STEP_NAME.fullmatch(value) or value in networks.shipped():
@@ -323,10 +316,10 @@ def work_of(declared: dict[str, object], file: str, option: str = "--step") -> s
 def batch_size_of(
     declared: dict[str, object], path: Path, file: str, option: str = "--step"
 ) -> int | None:
-    """Return the examples of a file's mini-batch where no option gives them; None: it does not say.
+    """Return the examples of a file's mini-batch where no option gives them; None: unknown.
 
     A file that reads ``cell.batch_size`` gets dlbench's usual one. Raises UsageError for a constant
-    that is no size.
+    that is not a size.
     """
     if BATCH_SIZE not in declared:
         return USUAL_BATCH_SIZE if _reads_batch_size(path) else None
@@ -342,11 +335,10 @@ def batch_size_of(
 
 
 def _reads_batch_size(path: Path) -> bool:
-    """Tell whether a file reads ``cell.batch_size``; a loader's or a model's attribute of that name
-    does not count.
+    """Tell whether a file reads ``cell.batch_size``.
 
-    Where ``prepare`` hands ``cell`` on, every variable or attribute of the same name is taken for
-    it.
+    A loader's or a model's attribute of that name does not count. Where ``prepare`` hands ``cell``
+    on, every variable or attribute of the same name is taken for it.
     """
     read = axes_read(path)
     if read is not None:
@@ -359,15 +351,12 @@ def _reads_batch_size(path: Path) -> bool:
         if isinstance(statement, ast.FunctionDef) and statement.name == "prepare":
             names.update(argument.arg for argument in statement.args.args)
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Attribute)
-            and node.attr == "batch_size"
-            and isinstance(node.ctx, ast.Load)
-        ):
-            whose = node.value
-            name = whose.attr if isinstance(whose, ast.Attribute) else getattr(whose, "id", "")
-            if name in names:
-                return True
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            continue
+        owner = node.value
+        name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+        if node.attr == "batch_size" and name in names:
+            return True
     return False
 
 
@@ -380,46 +369,48 @@ def _tree(path: Path) -> ast.Module | None:
 
 
 AXES_OF_A_FILE = {"batch_sizes": "batch_size", "precisions": "precision", "placements": "placement"}
-"""Options that only the file itself can follow, and what it reads of ``cell`` to do so."""
+"""Options that only the file itself can follow, and the attributes of ``cell`` that they need."""
 
 
 def axes_read(path: Path) -> set[str] | None:
-    """Return the attributes of ``cell`` that a file's ``prepare`` reads; None where that cannot be
-    known.
+    """Return the attributes of ``cell`` that a file's ``prepare`` reads; None if not known.
 
-    It cannot where ``prepare`` hands ``cell`` on, or is not a function of the file.
+    They are not known where ``prepare`` hands ``cell`` on, or is not a function of the file.
     """
     tree = _tree(path)
     if tree is None:
         return None
-    functions = [
-        each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == "prepare"
-    ]
+    functions = [function for function in _functions(tree) if function.name == "prepare"]
     if len(functions) != 1 or len(functions[0].args.args) != 1:
         return None
     cell = functions[0].args.args[0].arg
-    attributes = [each for each in ast.walk(functions[0]) if isinstance(each, ast.Attribute)]
-    read = [
-        each for each in attributes if isinstance(each.value, ast.Name) and each.value.id == cell
-    ]
-    uses = [
-        each for each in ast.walk(functions[0]) if isinstance(each, ast.Name) and each.id == cell
-    ]
-    return {each.attr for each in read} if len(uses) == len(read) else None
+    uses = 0
+    attributes: list[str] = []
+    for node in ast.walk(functions[0]):
+        if _is_name(node, cell):
+            uses += 1
+        elif isinstance(node, ast.Attribute) and _is_name(node.value, cell):
+            attributes.append(node.attr)
+    return set(attributes) if uses == len(attributes) else None
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 @dataclass(frozen=True)
 class Description:
-    """What a file says about itself, and what nobody can know without it; each a few words."""
+    """The facts that a file states about itself, and those that only it could state."""
 
     said: tuple[str, ...]
     unknown: tuple[str, ...]
 
 
 def description(path: Path) -> Description:
-    """Return what a file says about itself."""
-    declared, read = declarations(path), axes_read(path)
-    said, unknown = [], []
+    """Return the facts that a file states about itself."""
+    declared = declarations(path)
+    said = []
+    unknown = []
     if HELPERS in declared:
         said.append(f"{HELPERS} = {helpers_of(declared, path.name)}")
     else:
@@ -431,24 +422,22 @@ def description(path: Path) -> Description:
         unknown.append(f"the examples of a mini-batch ({BATCH_SIZE} = N)")
     else:
         said.append(f"{batch_size} examples a mini-batch")
-    if "synchronize" in _functions(path):
+    tree = _tree(path)
+    functions = {function.name for function in _functions(tree)} if tree is not None else set()
+    if "synchronize" in functions:
         said.append("synchronize() waits for a step")
     else:
         unknown.append("whether a step goes on after its call (synchronize(); taken as no)")
+    read = axes_read(path)
     if read is not None:
-        said.append(
-            "prepare reads "
-            f"{', '.join(f'cell.{axis}' for axis in sorted(read)) or 'nothing of cell'}"
-        )
+        attributes = ", ".join(f"cell.{axis}" for axis in sorted(read))
+        said.append(f"prepare reads {attributes or 'nothing of cell'}")
     return Description(tuple(said), tuple(unknown))
 
 
-def _functions(path: Path) -> set[str]:
-    """Return the names of a file's functions."""
-    tree = _tree(path)
-    if tree is None:
-        return set()
-    return {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}
+def _functions(tree: ast.Module) -> list[ast.FunctionDef]:
+    """Return the functions at the top level of a file."""
+    return [statement for statement in tree.body if isinstance(statement, ast.FunctionDef)]
 
 
 def check_axes(name: str, given: Mapping[str, str | None]) -> None:

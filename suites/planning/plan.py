@@ -1,6 +1,4 @@
-"""A plan: the cells of a suite on this machine, the order in which they are launched, and how long
-that takes.
-"""
+"""A plan: the cells of a suite on this machine, their launching order, and how long that takes."""
 
 import itertools
 import random
@@ -35,7 +33,7 @@ from .axes import PLAIN, SuiteOverrides, option_of
 from .framework import Framework, catalogue
 from .networks import LARGEST_BATCH
 from .settings import check_launch_settings, known_launch_settings, lacking, not_possible
-from .suite import FASTEST, LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, Suite
+from .suite import FASTEST, LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, ProtocolSection, Suite
 from .values import Build, Capacity, Row
 from .variables import OPTION, contradiction, of_thread_counts
 
@@ -54,9 +52,7 @@ counter's ticks."""
 
 @dataclass(frozen=True)
 class PlannedLaunch:
-    """One launch to come: a cell and the block it belongs to, in a comparison or a search also its
-    side.
-    """
+    """One launch to come: a cell, its block and, in a comparison or a search, its side."""
 
     cell: Cell
     block: int
@@ -86,33 +82,30 @@ class Plan:
     interval: float | None = None
     """Relative half-width at which a cell gets no further launch; None: a fixed number of launches,
     or a contest."""
-    left_out: tuple[
-        Cell, ...
-    ] = ()  # not possible on this machine: bound to more CPUs than there are
+    left_out: tuple[Cell, ...] = ()
+    """Cells not possible on this machine: bound to more CPUs than there are."""
     curve_check_steps: int = 0
     """Steps that rows after the first train on a text, to check the first row's; the protocol has
     the first row's."""
     cold_start: bool = False
     """Whether each launch has an empty cache and compiles again what earlier launches compiled."""
-    networks: dict[str, Network] = field(
-        default_factory=dict
-    )  # by name; dlbench's own may be left out
+    networks: dict[str, Network] = field(default_factory=dict)
+    """Networks by name. dlbench's own may be left out."""
     variables: dict[str, str] = field(default_factory=dict)
     """Environment variables that all launches get, as the user gave them."""
     by_worth: bool = False
-    """Whether its cells are those that a store lacks, the most useful first: launched in order,
-    never shuffled."""
+    """Whether its cells are those that a store lacks, the most useful first.
+
+    They are launched in order, never shuffled."""
 
     @property
     def most(self) -> int:
-        """A cell's launches at most."""
+        """Maximum number of launches of a cell."""
         return self.launches_most or self.launches
 
     @property
     def decides(self) -> bool:
-        """Whether only columns whose fastest cell is not known yet get more than the fewest
-        launches.
-        """
+        """Whether only columns whose fastest cell is not known yet get further launches."""
         return self.most > self.launches and self.interval is None
 
     @property
@@ -122,7 +115,7 @@ class Plan:
 
     @property
     def computes(self) -> bool:
-        """Whether any row computes anything: else there is nothing that others could disturb."""
+        """Whether any row computes anything. Otherwise other programs could disturb nothing."""
         return any(build.framework.computes for build in self.builds)
 
     def row_of(self, cell: Cell) -> Row:
@@ -135,49 +128,51 @@ class Plan:
 
     def tunable(self, cell: Cell) -> tuple[str, ...]:
         """Return the settings that the cell's tuning chooses from."""
-        framework, family = self.row_of(cell).build.framework, self.network_of(cell).family.name
+        framework = self.row_of(cell).build.framework
+        family = self.network_of(cell).family.name
         return framework.tunable(cell.mode, cell.device, family, cell.task)
 
     def of_thread_counts(self) -> set[str]:
-        """Return the environment variables that dlbench sets from the thread counts of the
-        cells.
-        """
-        rows = {(cell.framework, cell.mode) for cell in self.cells if cell.threads}
+        """Return the environment variables that dlbench sets from the cells' thread counts."""
+        threaded = {(cell.framework, cell.mode) for cell in self.cells if cell.threads}
         names: set[str] = set()
         for row in self.rows:
-            if (row.build.name, row.mode) in rows:
+            if (row.build.name, row.mode) in threaded:
                 names |= of_thread_counts(row.build.framework, row.mode)
         return names
 
     def protocol_of(self, cell: Cell) -> Protocol:
         """Return how a launch of this cell measures, and for how many steps it trains."""
-        row = self.rows[0] if self.rows else None
-        first = row is None or (cell.framework, cell.mode) == (row.build.name, row.mode)
-        found = (
-            self.protocol if first else self.protocol._replace(curve_steps=self.curve_check_steps)
-        )
+        protocol = self.protocol
+        first = self.rows[0] if self.rows else None
+        if first is not None and (cell.framework, cell.mode) != (first.build.name, first.mode):
+            protocol = protocol._replace(curve_steps=self.curve_check_steps)
         if cell.infers:
             # Each call is a sample, as many as its seconds hold: percentiles are of single calls.
-            found = found._replace(sample_seconds=CALL_SECONDS, steps=max(found.steps, MOST_CALLS))
+            steps = max(protocol.steps, MOST_CALLS)
+            protocol = protocol._replace(sample_seconds=CALL_SECONDS, steps=steps)
         if cell.cpu_quota:
-            found = found._replace(sample_seconds=max(found.sample_seconds, QUOTA_SAMPLE_SECONDS))
-        if found.sample_seconds and not cell.infers and not cell.on_cpu:
-            found = found._replace(sample_seconds=max(found.sample_seconds, GPU_SAMPLE_SECONDS))
-        return found
+            seconds = max(protocol.sample_seconds, QUOTA_SAMPLE_SECONDS)
+            protocol = protocol._replace(sample_seconds=seconds)
+        if protocol.sample_seconds and not cell.infers and not cell.on_cpu:
+            seconds = max(protocol.sample_seconds, GPU_SAMPLE_SECONDS)
+            protocol = protocol._replace(sample_seconds=seconds)
+        return protocol
 
     def network_of(self, cell: Cell) -> Network:
-        """Return the network of a cell; raises UsageError where the cell was planned for other
-        numbers.
+        """Return the network of a cell.
+
+        Raises UsageError where the cell was planned for other numbers.
         """
-        found = self.networks.get(cell.network) or networks.shipped().get(cell.network)
-        if found is None:
+        network = self.networks.get(cell.network) or networks.shipped().get(cell.network)
+        if network is None:
             raise UsageError(
                 f"{cell.network} is not a network of dlbench. Give the suite file that defines it "
                 "instead of a name."
             )
-        if cell.specification != specification_of_cells(found):
+        if cell.specification != specification_of_cells(network):
             raise UsageError(f"{cell.network} was planned with other numbers. Start a new run.")
-        return found
+        return network
 
     def order(self) -> Iterator[PlannedLaunch]:
         """Yield the launches that every cell gets, block by block."""
@@ -191,17 +186,18 @@ class Plan:
         network, device and mini-batch): its time shows whether the rest of the group fits the
         cell's budget. On a GPU, cells that differ only in their mini-batch come in rising order: if
         one runs out of memory, larger ones would too. Otherwise the order is random, so that a
-        drift of the machine affects all cells alike; but cells that differ only in the settings in
+        drift of the machine affects all cells alike. But cells that differ only in the settings in
         force are launched one after another, as pairs.
         """
         cells = list(self.cells)
         if not self.by_worth:
             random.Random(f"{self.seed}:{block}").shuffle(cells)
-            pairs = _places(cells, lambda cell: cell._replace(tuning=TUNED))
+            pairs = _places(cells, _any_settings)
             cells = [cells[place] for places in pairs for place in places]
             if block == 0:
                 cells = _informative_first(cells)
-        yield from (PlannedLaunch(cell, block) for cell in cells)
+        for cell in cells:
+            yield PlannedLaunch(cell, block)
 
 
 def binds(cell: Cell) -> bool:
@@ -210,38 +206,48 @@ def binds(cell: Cell) -> bool:
 
 
 def group_of(cell: Cell) -> Cell:
-    """Return what cells share that differ in their thread count only."""
+    """Return the part shared by cells that differ only in their thread count."""
     return cell._replace(threads=-1)  # 0 is the count of those for which none is set
 
 
 def sizes_of(cell: Cell) -> Cell:
-    """Return what cells share that differ in their mini-batch only."""
+    """Return the part shared by cells that differ only in their mini-batch."""
     return cell._replace(batch_size=0)
 
 
+def _any_settings(cell: Cell) -> Cell:
+    """Return the part shared by cells that differ only in their settings."""
+    return cell._replace(tuning=TUNED)
+
+
 def _informative_first(cells: list[Cell]) -> list[Cell]:
-    """Let the cells that decide whether others are worth starting change places with those."""
+    """Swap cells so that those that decide whether others are worth starting come first."""
+
+    def thread_count(place: int) -> int:
+        return cells[place].threads or values.MOST_THREADS
+
     ordered = list(cells)
-    for indices in _places(cells, group_of):
-        fewest = min(indices, key=lambda index: cells[index].threads or values.MOST_THREADS)
-        ordered[indices[0]], ordered[fewest] = ordered[fewest], ordered[indices[0]]
+    for places in _places(cells, group_of):
+        first = places[0]
+        fewest = min(places, key=thread_count)
+        ordered[first], ordered[fewest] = ordered[fewest], ordered[first]
     # Cells on a GPU have one thread count: the groups above hold one of them each, and nothing is
-    # undone here.
-    for indices in _places(cells, sizes_of):
-        if not cells[indices[0]].on_cpu:
-            rising = sorted(
-                (ordered[index] for index in indices), key=lambda cell: order_of(cell.batch_size)
-            )
-            for index, cell in zip(indices, rising, strict=True):
-                ordered[index] = cell
+    # undone.
+    for places in _places(cells, sizes_of):
+        if cells[places[0]].on_cpu:
+            continue
+        rising = [ordered[place] for place in places]
+        rising.sort(key=lambda cell: order_of(cell.batch_size))
+        for place, cell in zip(places, rising, strict=True):
+            ordered[place] = cell
     return ordered
 
 
 def _places(cells: list[Cell], group: Callable[[Cell], Cell]) -> Iterable[list[int]]:
     """Return the places of each group's cells, rising."""
     places: dict[Cell, list[int]] = {}
-    for index, cell in enumerate(cells):
-        places.setdefault(group(cell), []).append(index)
+    for place, cell in enumerate(cells):
+        places.setdefault(group(cell), []).append(place)
     return places.values()
 
 
@@ -255,28 +261,18 @@ def narrow_to(plan: Plan, cells: tuple[Cell, ...]) -> Plan:
 
 
 LARGEST_PLAN = 100_000
-"""Cells of a plan, at most."""
+"""Maximum number of cells of a plan."""
 
 
 def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int) -> Plan:
-    """Return the plan of a suite on a machine of this capacity; raises UsageError for words that
-    mean nothing.
+    """Return the plan of a suite on a machine of this capacity.
+
+    Raises UsageError for words that mean nothing.
     """
-    known = {name: suite.known[name] for name in suite.chosen(choices["networks"])}
-    named = values.words(choices["devices"]) if choices["devices"] else suite.devices
-    used = devices.meant(named, capacity.gpus, capacity.visible)
-    families = list(dict.fromkeys(network.family.name for network in known.values()))
-    rows = _fitting(
-        _rows(suite, choices),
-        [(device, "") for device in used],
-        f"not a mode of {', '.join(used)}. Name another device with --devices, or another mode.",
-    )
-    rows = _fitting(
-        rows,
-        [("", family) for family in families],
-        f"not a mode for networks of the family {', '.join(families)}. Name another mode, or other "
-        "networks.",
-    )
+    chosen_networks = {name: suite.known[name] for name in suite.chosen(choices["networks"])}
+    device_words = values.words(choices["devices"]) if choices["devices"] else suite.devices
+    used = devices.meant(device_words, capacity.gpus, capacity.visible)
+    rows = _rows_that_fit(_rows(suite, choices), used, chosen_networks.values())
     if choices["threads"] and devices.CPU not in used:
         raise UsageError(
             "--threads applies to cells on the CPU, and none of the devices is the CPU. Cells on a "
@@ -284,14 +280,47 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
         )
     on_gpu = values.one_count(choices["device_threads"] or suite.device_threads, capacity)
     threads = cache(partial(_threads, suite, choices, capacity, on_gpu))
-    cells = _cells(suite, choices, capacity, known, rows, threads, used)
+    cells = _cells(suite, choices, capacity, chosen_networks, rows, threads, used)
+    left_out = _cells_without_cpus(cells, rows, capacity)
+    section = _protocol_section(suite, choices, cells)
+    fewest, most, interval = _launches(suite, choices)
+    cell_seconds = section.cell_seconds
+    if choices["cell_budget"]:
+        cell_seconds = values.duration(choices["cell_budget"])
+    plan = Plan(
+        suite=suite.name,
+        cells=tuple(cell for cell in cells if cell not in left_out),
+        rows=rows,
+        protocol=section.protocol(),
+        launches=fewest,
+        cell_seconds=cell_seconds,
+        seed=seed,
+        settings=suite.settings,
+        launches_most=most if most > fewest else None,
+        interval=interval,
+        left_out=tuple(left_out),
+        curve_check_steps=min(section.curve_check_steps, section.curve_steps),
+        cold_start=section.cold_start,
+        networks=chosen_networks,
+        variables=dict(choices.variables),
+    )
+    check_variables(plan, plan.variables)
+    return plan
+
+
+def _cells_without_cpus(
+    cells: Collection[Cell], rows: Iterable[Row], capacity: Capacity
+) -> dict[Cell, None]:
+    """Return the cells that bind more threads than there are CPUs, as an ordered set.
+
+    Raises UsageError where that is every cell.
+    """
     helpers = {row.build.name: row.build.framework.helpers for row in rows}
-    left_out = {
-        cell: None
-        for cell in cells
-        if binds(cell)
-        and cell.all_threads + helpers[cell.framework] * cell.instances > capacity.cpus
-    }
+    left_out: dict[Cell, None] = {}
+    for cell in cells:
+        bound_threads = cell.all_threads + helpers[cell.framework] * cell.instances
+        if binds(cell) and bound_threads > capacity.cpus:
+            left_out[cell] = None
     if len(left_out) == len(cells):
         raise UsageError(
             f"This machine has {capacity.cpus} CPUs to bind threads to, and every cell has more "
@@ -299,6 +328,13 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
             f"and --instances whose product is at most {capacity.cpus}, or --affinity "
             f"{OVERSUBSCRIBED} and one instance."
         )
+    return left_out
+
+
+def _protocol_section(
+    suite: Suite, choices: SuiteOverrides, cells: Iterable[Cell]
+) -> ProtocolSection:
+    """Return the suite's protocol with the steps that were given; raises UsageError."""
     section = suite.protocol
     if choices.steps is not None:
         if not 1 <= choices.steps <= LARGEST_COUNT:
@@ -314,33 +350,11 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
             f"times. Give --steps {longest.local_steps} (in a suite, steps of [protocol]), or "
             "fewer local steps."
         )
-    fewest, most, interval = _launches(suite, choices)
-    plan = Plan(
-        suite=suite.name,
-        cells=tuple(cell for cell in cells if cell not in left_out),
-        rows=rows,
-        protocol=section.protocol(),
-        launches=fewest,
-        cell_seconds=values.duration(choices["cell_budget"])
-        if choices["cell_budget"]
-        else section.cell_seconds,
-        seed=seed,
-        settings=suite.settings,
-        launches_most=most if most > fewest else None,
-        interval=interval,
-        left_out=tuple(left_out),
-        curve_check_steps=min(section.curve_check_steps, section.curve_steps),
-        cold_start=section.cold_start,
-        networks=known,
-        variables=dict(choices.variables),
-    )
-    check_variables(plan, plan.variables)
-    return plan
+    return section
 
 
 def check_variables(plan: Plan, variables: Mapping[str, str], option: str = OPTION) -> None:
-    """Raise UsageError for environment variables that contradict an axis of one of the plan's
-    cells.
+    """Raise UsageError for environment variables that contradict an axis of one of the cells.
 
     Those of one side of a comparison (``option`` is not --env) may replace a setting: that is then
     what is compared.
@@ -350,16 +364,21 @@ def check_variables(plan: Plan, variables: Mapping[str, str], option: str = OPTI
     for cell in plan.cells:
         framework = plan.row_of(cell).build.framework
         settings = tuning.in_force(cell.tuning, plan.tunable(cell)) if option == OPTION else ()
-        if why := contradiction(variables, framework, cell.mode, cell.threads, settings, option):
+        why = contradiction(variables, framework, cell.mode, cell.threads, settings, option)
+        if why:
             raise UsageError(why)
+
+
+_Base = tuple[Cell, Framework, tuple[str, ...]]
+"""A cell without the values of its further axes, its framework, and the settings of its row."""
 
 
 def _cells(
     suite: Suite,
     choices: SuiteOverrides,
     capacity: Capacity,
-    known: Mapping[str, Network],
-    rows: Iterable[Row],
+    chosen_networks: Mapping[str, Network],
+    rows: Sequence[Row],
     threads: Callable[[str, float], tuple[int, ...]],
     used: Sequence[str],
 ) -> list[Cell]:
@@ -367,122 +386,138 @@ def _cells(
 
     ``threads`` gives the counts of a device under a CPU quota.
     """
-    plain = {
-        each.axis: values.parse_plain(each, choices[each.key] or suite.axes[each.key], capacity)
-        for each in PLAIN
-    }
-    plain["cpu_quota"] = _within(
-        "cpu_quota", plain["cpu_quota"], capacity.mask or capacity.cpus, choices
-    )
-    plain["loader_workers"] = _within(
-        "loader_workers", plain["loader_workers"], capacity.cpus, choices
-    )
-    idle = [
-        key
-        for key in ("loader_workers", "storage")
-        if choices[key] and set(plain[key]) - {0, STORAGES[0]}
-    ]
-    if idle and LOADER not in plain["placement"]:
-        raise UsageError(
-            f"{option_of(idle[0])} is for mini-batches that a framework loads from a file. Add "
-            f"--placements {LOADER}."
-        )
-    apart = [word for word in plain["sync"] if word != EVERY_STEP]
-    if apart and max(plain["world_size"]) == 1:
-        raise UsageError(
-            f"--sync {apart[0]} is for several workers, and there is one. Give --world-sizes 2, or "
-            f"--sync {EVERY_STEP}."
-        )
+    plain = _plain_values(suite, choices, capacity)
     words = choices["batch_sizes"]
     sizes = values.parse_counts(words, capacity, "mini-batch size", LARGEST_BATCH) if words else ()
+    bases = _bases(chosen_networks, rows, used, plain["task"])
+    _check_tuning(plain["tuning"], rows, bases, typed=bool(choices["tuning"]))
     # Several GPUs are the first of those named and the ones behind it: from any other on they would
     # be fewer.
-    leading = {devices.CPU, *[device for device in used if device != devices.CPU][:1]}
-    begun = []
-    for (name, network), row, device in itertools.product(known.items(), rows, used):
-        build, family = row.build, network.family.name
-        its_own = build.framework.work in ("", name)  # a user's step is the only way to do its work
-        if row.fits(device, family) and its_own:
-            cell = BLANK._replace(
-                network=name, specification=specification_of_cells(network), device=device
-            )
-            cell = cell._replace(
-                framework=build.name, adapter=build.framework.folder, mode=row.mode
-            )
-            for task in plain["task"]:
-                names = build.framework.tunable(row.mode, device, family, task)
-                begun.append((cell._replace(task=task), build.framework, names))
-    if not begun:
-        raise UsageError(
-            "No row here has a mode for these networks on these devices. Name others (--networks, "
-            "--devices)."
-        )
-    of_cells = [
-        (*names, *framework.launchable(cell.mode, cell.device)) for cell, framework, names in begun
-    ]
-    _check_settings(plain["tuning"], rows, of_cells if choices["tuning"] else None)
-    if not any(names or plain["tuning"] != (tuning.EACH,) for _, _, names in begun):
-        raise UsageError(
-            "No row here has such settings. `dlbench list --settings` lists those of each row."
-        )
-    if plain["tuning"] == (tuning.LAUNCH,) and not any(
-        _possible(cell, framework) for cell, framework, _ in begun
-    ):
-        missing = {
-            name
-            for cell, framework, _ in begun
-            for name in framework.launchable(cell.mode, cell.device)
-        }
-        raise UsageError(
-            "No launch setting can be tried here: "
-            f"{not_possible(missing) or 'none suits these rows'}."
-        )
+    named_gpus = [device for device in used if device != devices.CPU]
+    leading = {devices.CPU, *named_gpus[:1]}
 
     def varied() -> Iterator[Cell]:
-        for cell, framework, names in begun:
-            default = (
-                known[cell.network].batch_size if framework.file is None else framework.batch_size
-            )
-            usual: tuple[int | None, ...] = suite.batch_sizes.get(cell.network, (default,))
-            of_suite = suite.cpu_batch_sizes.get(cell.network, usual) if cell.on_cpu else usual
-            axes = {"batch_size": sizes or of_suite, **plain}
-            axes["task"] = (cell.task,)
-            axes["tuning"] = tuple(_tunings(plain["tuning"], cell, framework, names))
+        for base, framework, names in bases:
+            network = chosen_networks[base.network]
+            axes: dict[str, Iterable[Any]] = {
+                "batch_size": sizes or _suite_sizes(suite, network, base, framework),
+                **plain,
+                "task": (base.task,),
+                "tuning": tuple(_tunings(plain["tuning"], base, framework, names)),
+            }
             for combination in itertools.product(*axes.values()):
-                found = cell._replace(**dict(zip(axes, combination, strict=True)))
-                if found.placement != LOADER:
-                    found = found._replace(loader_workers=0, storage=STORAGES[0])
-                copied = found.on_cpu and found.placement in COPIED
-                alone = found.instances == 1 or found.on_cpu
-                # One worker exchanges with none.
-                exchanges = found.world_size > 1 or found.sync == EVERY_STEP
-                if (
-                    not copied
-                    and alone
-                    and exchanges
-                    and (found.world_size == 1 or found.device in leading)
-                ):
-                    counts = threads(cell.device, found.cpu_quota)
-                    of_counts = (found._replace(threads=count) for count in counts)
-                    yield from (each for each in of_counts if each.threads or not binds(each))
+                cell = base._replace(**dict(zip(axes, combination, strict=True)))
+                if cell.placement != LOADER:
+                    cell = cell._replace(loader_workers=0, storage=STORAGES[0])
+                if not _is_meaningful(cell, leading):
+                    continue
+                for count in threads(cell.device, cell.cpu_quota):
+                    if count or not binds(cell):
+                        yield cell._replace(threads=count)
 
-    found = list(itertools.islice(varied(), LARGEST_PLAN + 1))
-    if len(found) > LARGEST_PLAN:
+    cells = list(itertools.islice(varied(), LARGEST_PLAN + 1))
+    if len(cells) > LARGEST_PLAN:
         raise UsageError(
             f"{suite.name} has more than {LARGEST_PLAN} cells here, which is out of range. Narrow "
             "it (--networks, --frameworks, --threads, --batch-sizes)."
         )
-    if not found:
-        if BOUND in plain["affinity"] and not set(plain["placement"]) <= set(COPIED):
+    if not cells:
+        raise _no_cells(plain)
+    return list(dict.fromkeys(cells))  # what was named twice is measured once
+
+
+def _plain_values(
+    suite: Suite, choices: SuiteOverrides, capacity: Capacity
+) -> dict[str, tuple[Any, ...]]:
+    """Return the values of each axis of `PLAIN`; raises UsageError where two contradict."""
+    plain: dict[str, tuple[Any, ...]] = {}
+    for option in PLAIN:
+        words = choices[option.key] or suite.axes[option.key]
+        plain[option.axis] = values.parse_plain(option, words, capacity)
+    all_cpus = capacity.mask or capacity.cpus
+    plain["cpu_quota"] = _limit("cpu_quota", plain["cpu_quota"], all_cpus, choices)
+    workers = _limit("loader_workers", plain["loader_workers"], capacity.cpus, choices)
+    plain["loader_workers"] = workers
+    for key in ("loader_workers", "storage"):
+        needs_loader = choices[key] and set(plain[key]) - {0, STORAGES[0]}
+        if needs_loader and LOADER not in plain["placement"]:
             raise UsageError(
-                "Binding threads to CPUs needs a thread count. Give --threads, or --affinity "
-                f"{OVERSUBSCRIBED}."
+                f"{option_of(key)} is for mini-batches that a framework loads from a file. Add "
+                f"--placements {LOADER}."
             )
+    rarer = [word for word in plain["sync"] if word != EVERY_STEP]
+    if rarer and max(plain["world_size"]) == 1:
         raise UsageError(
-            f"Placements {' and '.join(COPIED)} are copies to a GPU. Name a GPU with --devices, or "
-            "another placement. Several instances are for the CPU, and need a thread count."
+            f"--sync {rarer[0]} is for several workers, and there is one. Give --world-sizes 2, or "
+            f"--sync {EVERY_STEP}."
         )
-    return list(dict.fromkeys(found))  # what was named twice is measured once
+    return plain
+
+
+def _bases(
+    chosen_networks: Mapping[str, Network],
+    rows: Iterable[Row],
+    used: Iterable[str],
+    tasks: Sequence[str],
+) -> list[_Base]:
+    """Return the bases of all cells; raises UsageError if there are none."""
+    bases: list[_Base] = []
+    for (name, network), row, device in itertools.product(chosen_networks.items(), rows, used):
+        framework = row.build.framework
+        family = network.family.name
+        does_its_work = framework.work in ("", name)  # only a user's step does the step's work
+        if not (row.fits(device, family) and does_its_work):
+            continue
+        cell = BLANK._replace(
+            network=name,
+            specification=specification_of_cells(network),
+            device=device,
+            framework=row.build.name,
+            adapter=framework.folder,
+            mode=row.mode,
+        )
+        for task in tasks:
+            names = framework.tunable(row.mode, device, family, task)
+            bases.append((cell._replace(task=task), framework, names))
+    if not bases:
+        raise UsageError(
+            "No row here has a mode for these networks on these devices. Name others (--networks, "
+            "--devices)."
+        )
+    return bases
+
+
+def _suite_sizes(
+    suite: Suite, network: Network, cell: Cell, framework: Framework
+) -> tuple[int | None, ...]:
+    """Return the mini-batch sizes that the suite has for a cell, else that of its network."""
+    default = network.batch_size if framework.file is None else framework.batch_size
+    sizes: tuple[int | None, ...] = suite.batch_sizes.get(cell.network, (default,))
+    return suite.cpu_batch_sizes.get(cell.network, sizes) if cell.on_cpu else sizes
+
+
+def _is_meaningful(cell: Cell, leading: Collection[str]) -> bool:
+    """Tell whether the values of a cell's axes go together."""
+    if cell.on_cpu and cell.placement in COPIED:
+        return False  # nothing is copied to a CPU
+    if cell.instances > 1 and not cell.on_cpu:
+        return False
+    if cell.world_size == 1:
+        return cell.sync == EVERY_STEP  # one worker exchanges with none
+    return cell.device in leading
+
+
+def _no_cells(plain: Mapping[str, tuple[Any, ...]]) -> UsageError:
+    """Return the error for axes whose values never go together."""
+    if BOUND in plain["affinity"] and not set(plain["placement"]) <= set(COPIED):
+        return UsageError(
+            "Binding threads to CPUs needs a thread count. Give --threads, or --affinity "
+            f"{OVERSUBSCRIBED}."
+        )
+    return UsageError(
+        f"Placements {' and '.join(COPIED)} are copies to a GPU. Name a GPU with --devices, or "
+        "another placement. Several instances are for the CPU, and need a thread count."
+    )
 
 
 def _threads(
@@ -501,52 +536,75 @@ def _threads(
     if choices["threads"] and not choices["threads_limit"]:
         return counts  # what the user typed is what is measured
     limit = values.count(choices["threads_limit"] or suite.threads_limit, capacity, "thread limit")
-    found = tuple(count for count in counts if count <= limit)
-    if not found:
+    allowed = tuple(count for count in counts if count <= limit)
+    if not allowed:
         raise UsageError(
             f"No thread count of {list(counts)} is within the limit of {limit}. Raise "
             "--threads-limit."
         )
-    return found
+    return allowed
 
 
-def _within(key: str, counts: Sequence[Any], most: int, choices: SuiteOverrides) -> tuple[Any, ...]:
-    """Return the values that this machine has CPUs for; raises UsageError where one that was typed
-    is larger.
+def _limit(key: str, counts: Sequence[Any], most: int, choices: SuiteOverrides) -> tuple[Any, ...]:
+    """Return the values that this machine has CPUs for.
+
+    Raises UsageError where one that was typed is larger.
     """
-    found = tuple(each for each in counts if each <= most)
-    if len(found) < len(counts) and (choices[key] or not found):
+    possible = tuple(count for count in counts if count <= most)
+    if len(possible) < len(counts) and (choices[key] or not possible):
         raise UsageError(
             f"{option_of(key)} {max(counts):g} is more than the {most} CPUs that dlbench may use "
             f"here. Give at most {most}."
         )
-    return found
+    return possible
+
+
+def _check_tuning(
+    words: tuple[str, ...], rows: Iterable[Row], bases: Sequence[_Base], typed: bool
+) -> None:
+    """Raise UsageError for settings that no row or, where they were typed, no cell has."""
+    settings_of_cells: list[set[str]] = []
+    for cell, framework, names in bases:
+        settings_of_cells.append({*names, *framework.launchable(cell.mode, cell.device)})
+    _check_settings(words, rows, settings_of_cells if typed else None)
+    if words == (tuning.EACH,) and not any(names for _, _, names in bases):
+        raise UsageError(
+            "No row here has such settings. `dlbench list --settings` lists those of each row."
+        )
+    if words != (tuning.LAUNCH,):
+        return
+    if any(_possible_launch_settings(cell, framework) for cell, framework, _ in bases):
+        return
+    missing: set[str] = set()
+    for cell, framework, _ in bases:
+        missing.update(framework.launchable(cell.mode, cell.device))
+    raise UsageError(
+        f"No launch setting can be tried here: {not_possible(missing) or 'none suits these rows'}."
+    )
 
 
 def _check_settings(
-    words: Iterable[str], rows: Iterable[Row], of_cells: Collection[Sequence[str]] | None
+    words: Iterable[str], rows: Iterable[Row], settings_of_cells: Collection[set[str]] | None
 ) -> None:
-    """Raise UsageError for a setting that no row has or, given the settings of cells, settings that
-    no cell has.
-    """
-    frameworks = [row.build.framework for row in rows]
-    settings = {each.name: [*each.tuning, *each.alternatives] for each in frameworks}
+    """Raise UsageError for a setting that no row has or, given those of cells, that no cell has."""
+    settings: dict[str, list[str]] = {}
+    for row in rows:
+        framework = row.build.framework
+        settings[framework.name] = [*framework.tuning, *framework.alternatives]
+    settings["for any launch"] = list(known_launch_settings())
+    known = set(itertools.chain.from_iterable(settings.values()))
     for word in words:
         names = () if word in tuning.SWEEPS else tuning.named(word)
-        known = [name for each in (*settings.values(), known_launch_settings()) for name in each]
         strange = next((name for name in names if name not in known), None)
         if strange is not None:
-            settings["for any launch"] = list(known_launch_settings())
-            there_are = "; ".join(
-                f"{each}: {', '.join(its)}" for each, its in settings.items() if its
-            )
-            raise UsageError(f"No row has a setting {strange!r}. There are {there_are}.")
-        if of_cells is not None and not any(set(names) <= set(each) for each in of_cells):
-            several = (
-                f"settings {' and '.join(names)} together"
-                if len(names) > 1
-                else f"setting {names[0]}"
-            )
+            listed = [f"{owner}: {', '.join(its)}" for owner, its in settings.items() if its]
+            raise UsageError(f"No row has a setting {strange!r}. There are {'; '.join(listed)}.")
+        if settings_of_cells is not None and not any(
+            set(names) <= of_cell for of_cell in settings_of_cells
+        ):
+            several = f"setting {names[0]}"
+            if len(names) > 1:
+                several = f"settings {' and '.join(names)} together"
             raise UsageError(
                 f"No cell here has the {several} (--tuning {word}). `dlbench list --settings` "
                 "shows where each setting applies."
@@ -554,41 +612,40 @@ def _check_settings(
         check_launch_settings(names)
 
 
-def _possible(cell: Cell, framework: Framework) -> list[str]:
+def _possible_launch_settings(cell: Cell, framework: Framework) -> list[str]:
     """Return the launch settings to try in turn; none for a framework that computes nothing."""
-    names = framework.launchable(cell.mode, cell.device) if framework.computes else ()
-    return [name for name in names if not lacking(name)]
+    if not framework.computes:
+        return []
+    return [name for name in framework.launchable(cell.mode, cell.device) if not lacking(name)]
 
 
 def _tunings(
     words: Iterable[str], cell: Cell, framework: Framework, names: Sequence[str]
 ) -> Iterator[str]:
-    """Yield the words for the settings in force, each choice once; a setting that the row lacks is
-    no choice.
+    """Yield the words for the settings in force, each choice once.
 
-    ``names`` are the settings of the row.
+    ``names`` are the settings of the row. A setting that the row lacks is no choice.
     """
+    available = {*names, *framework.launchable(cell.mode, cell.device)}
     for word in words:
         if word == tuning.EACH:
             yield from tuning.each(names)
         elif word == tuning.LAUNCH:
             yield TUNED
-            yield from (
-                tuning.written({*names, name}, names) for name in _possible(cell, framework)
-            )
-        elif set(tuning.named(word)) <= {*names, *framework.launchable(cell.mode, cell.device)}:
+            for name in _possible_launch_settings(cell, framework):
+                yield tuning.written({*names, name}, names)
+        elif set(tuning.named(word)) <= available:
             yield tuning.written(tuning.in_force(word, names), names)
 
 
 def _launches(suite: Suite, choices: SuiteOverrides) -> tuple[int, int, float | None]:
-    """Return (fewest, most, interval) of a cell's launches; an interval alone makes a fixed number
-    a range.
+    """Return (fewest, most, interval) of a cell's launches.
 
-    A range without an interval is that of a contest (`Plan.decides`).
+    An interval alone makes a fixed number a range. A range without an interval is that of a contest
+    (`Plan.decides`).
     """
-    fewest, most = values.launch_range(
-        choices["launches"] or str(suite.protocol.launches), "--launches"
-    )
+    words = choices["launches"] or str(suite.protocol.launches)
+    fewest, most = values.launch_range(words, "--launches")
     if choices["interval"] and not choices["launches"] and fewest == most:
         fewest, most = values.launch_range(USUAL_RANGE, "--launches")
     if fewest == most:
@@ -600,7 +657,8 @@ def _launches(suite: Suite, choices: SuiteOverrides) -> tuple[int, int, float | 
     text = choices["interval"] or suite.protocol.interval
     if text == FASTEST:
         return fewest, most, None
-    return fewest, most, values.share(text, "--interval", FASTEST) if text else USUAL_INTERVAL
+    interval = values.share(text, "--interval", FASTEST) if text else USUAL_INTERVAL
+    return fewest, most, interval
 
 
 def _rows(suite: Suite, choices: SuiteOverrides) -> tuple[Row, ...]:
@@ -614,26 +672,38 @@ def _rows(suite: Suite, choices: SuiteOverrides) -> tuple[Row, ...]:
     wanted = values.words(chosen) if chosen else list(suite.frameworks)
     # A build with another name is an additional row; one with a framework's name replaces that row.
     joining = [build.name for build in builds if not chosen or build.name != build.framework.name]
-    joining += [] if chosen else choices.joining
-    wanted += [
-        name
-        for name in dict.fromkeys(joining)
-        if name not in {word.partition(":")[0] for word in wanted}
-    ]
+    if not chosen:
+        joining += choices.joining
+    named = {word.partition(":")[0] for word in wanted}
+    wanted += [name for name in dict.fromkeys(joining) if name not in named]
     return values.rows(wanted, builds)
 
 
-def _fitting(
-    rows: tuple[Row, ...], uses: Sequence[tuple[str, str]], complaint: str
+def _rows_that_fit(
+    rows: Sequence[Row], used: Iterable[str], chosen_networks: Iterable[Network]
 ) -> tuple[Row, ...]:
-    """Return the rows that fit one of these devices or families; raises UsageError where none
-    does.
+    """Return the rows for one of these devices and for the family of one of these networks.
+
+    Raises UsageError where there is none.
     """
-    found = tuple(row for row in rows if any(row.fits(*each) for each in uses))
-    if not found:
-        names = dict.fromkeys(f"{row.build.name} {row.mode}" for row in rows)
-        raise UsageError(f"{', '.join(names)}: {complaint}")
-    return found
+    families = list(dict.fromkeys(network.family.name for network in chosen_networks))
+    for_devices = [row for row in rows if any(row.fits(device, "") for device in used)]
+    if not for_devices:
+        raise UsageError(
+            f"{_listed(rows)}: not a mode of {', '.join(used)}. Name another device with "
+            "--devices, or another mode."
+        )
+    fitting = tuple(row for row in for_devices if any(row.fits("", name) for name in families))
+    if not fitting:
+        raise UsageError(
+            f"{_listed(for_devices)}: not a mode for networks of the family "
+            f"{', '.join(families)}. Name another mode, or other networks."
+        )
+    return fitting
+
+
+def _listed(rows: Iterable[Row]) -> str:
+    return ", ".join(dict.fromkeys(f"{row.build.name} {row.mode}" for row in rows))
 
 
 _STARTUP = 3.0
@@ -645,15 +715,15 @@ _TRAINING_STEP = 0.05
 
 
 class LaunchDurations:
-    """The expected wall seconds of a plan's launches, which improve with each launch that is
-    added.
-    """
+    """The expected wall seconds of a plan's launches, which improve with each launch added."""
 
     def __init__(self, plan: Plan, earlier: Mapping[Cell, float] | None = None) -> None:
         self._plan = plan
         self._seconds: defaultdict[Hashable, list[float]] = defaultdict(list)
-        self._idle = {each.folder for each in catalogue().values() if not each.computes}
-        self._measured = self._expected = 0.0
+        frameworks = catalogue().values()
+        self._idle = {framework.folder for framework in frameworks if not framework.computes}
+        self._measured = 0.0
+        self._expected = 0.0
         for cell, seconds in (earlier or {}).items():
             self._note(cell, seconds)
 
@@ -668,22 +738,22 @@ class LaunchDurations:
             self._seconds[key].append(seconds)
 
     def launch_duration(self, cell: Cell) -> float:
-        """Return the expected seconds of a launch: the mean of the most alike, else a rough
-        estimate.
+        """Return the expected seconds of a launch: the mean of the most alike, else a rough guess.
 
-        The rough one is scaled by how long the launches so far took of theirs.
+        The rough guess is scaled by the ratio of earlier launches' times to theirs.
         """
-        found = self.by_launches(cell)
+        mean = self.by_launches(cell)
+        if mean is not None:
+            return mean
         pace = self._measured / self._expected if self._expected else 1.0
-        return self._rough(cell) * pace if found is None else found
+        return self._rough(cell) * pace
 
     def by_launches(self, cell: Cell) -> float | None:
-        """Return the mean of launches of this cell, else of its row on this network, else of others
-        on it.
-        """
-        return next(
-            (fmean(self._seconds[key]) for key in self._keys(cell) if key in self._seconds), None
-        )
+        """Return the mean of launches of this cell, else of its row, else of its network."""
+        for key in self._keys(cell):
+            if key in self._seconds:
+                return fmean(self._seconds[key])
+        return None
 
     def _keys(self, cell: Cell) -> Iterable[Hashable]:
         # Launches of a framework that computes nothing say nothing about any other.
@@ -699,15 +769,13 @@ class LaunchDurations:
 
 def rough_duration(cell: Cell, network: Network, protocol: Protocol) -> float:
     """Return a rough estimate of a launch's seconds, without any launch to go by."""
-    # A user's own step may do anything.
-    step = (
-        0.0
-        if cell.batch_size is None
-        else network.family.flops(cell.batch_size, cell.infers) / _RATE
-    )
+    step = 0.0  # a user's own step may do anything
+    if cell.batch_size is not None:
+        step = network.family.flops(cell.batch_size, cell.infers) / _RATE
     sample = step * cell.sample_steps
-    allowed = max(protocol.seconds, protocol.minimum_steps * sample)
-    timed = min(protocol.steps * max(sample, protocol.sample_seconds), allowed) if step else allowed
+    timed = max(protocol.seconds, protocol.minimum_steps * sample)
+    if step:
+        timed = min(protocol.steps * max(sample, protocol.sample_seconds), timed)
     untimed = (max(protocol.warmup_steps, cell.sample_steps) + protocol.loss_steps) * step
     return _STARTUP + untimed + timed + _TRAINING_STEP * protocol.curve_steps
 
@@ -726,65 +794,62 @@ def check_count(plan: Plan, confirmed: bool) -> None:
 
 
 def too_large(plan: Plan, cell: Cell, machine: Machine) -> str:
-    """Return why a cell cannot fit into the memory of this machine or its GPU; empty where it
-    may.
-    """
+    """Return why a cell cannot fit into the memory of this machine or its GPU; empty if it may."""
     if not plan.row_of(cell).build.framework.computes:
         return ""
-    family, batch_size = plan.network_of(cell).family, cell.batch_size
+    family = plan.network_of(cell).family
+    batch_size = cell.batch_size
     if batch_size is None:
         return ""
-    there = min(
-        machine.memory.total_bytes, machine.memory.limit_bytes or machine.memory.total_bytes
-    )
-    needed, where = (
-        family.least_bytes(batch_size, cell.world_size, cell.infers) * cell.instances,
-        "this machine",
-    )
-    if needed <= there and not cell.on_cpu:
-        gpu = next(
-            (each for each in machine.gpus.devices if f"cuda:{each.index}" == cell.device), None
-        )
-        needed = (
-            family.least_bytes(max(1, batch_size // cell.world_size), 1, cell.infers) // 2
-        )  # half where of 16 bits
-        there, where = (gpu and gpu.memory_bytes) or needed, cell.device
-    if needed <= there:
+    memory = machine.memory
+    available = min(memory.total_bytes, memory.limit_bytes or memory.total_bytes)
+    needed = family.least_bytes(batch_size, cell.world_size, cell.infers) * cell.instances
+    where = "this machine"
+    if needed <= available and not cell.on_cpu:
+        share = max(1, batch_size // cell.world_size)
+        needed = family.least_bytes(share, 1, cell.infers) // 2  # half where of 16 bits
+        gpus = [gpu for gpu in machine.gpus.devices if f"cuda:{gpu.index}" == cell.device]
+        available = (gpus[0].memory_bytes if gpus else None) or needed
+        where = cell.device
+    if needed <= available:
         return ""
-    sizes = f"{needed / 1e9:,.1f} GB, and {where} has {there / 1e9:,.1f} GB"
+    sizes = f"{needed / 1e9:,.1f} GB, and {where} has {available / 1e9:,.1f} GB"
     what = "weights, gradients and mini-batch" if family.trains else "weights and chains"
     return f"{what} need at least {sizes}"
 
 
 def memory_line(plan: Plan, machine: Machine) -> str:
-    """Return in a sentence which cells cannot fit into memory; empty where all may."""
-    found = {cell: why for cell in plan.cells if (why := too_large(plan, cell, machine))}
-    if not found:
+    """Return a sentence about the cells that cannot fit into memory; empty where all may."""
+    reasons = {cell: too_large(plan, cell, machine) for cell in plan.cells}
+    reasons = {cell: why for cell, why in reasons.items() if why}
+    if not reasons:
         return ""
-    first, why = next(iter(found.items()))
-    several = "1 cell does" if len(found) == 1 else f"{len(found)} cells do"
-    of_first = f"{first.network}, mini-batch {first.batch_size}: {why}"
-    return f"{several} not fit into memory and will not be launched; {of_first}."
+    first, why = next(iter(reasons.items()))
+    several = "1 cell does" if len(reasons) == 1 else f"{len(reasons)} cells do"
+    example = f"{first.network}, mini-batch {first.batch_size}: {why}"
+    return f"{several} not fit into memory and will not be launched; {example}."
 
 
 def heap_line(plan: Plan) -> str:
-    """Return in a sentence that steps of the user's own keep their freed memory, or why they
-    cannot; else empty.
+    """Return a sentence about the freed memory of the user's own steps, if there are any.
+
+    It says that they keep it, or why they cannot.
     """
-    own = [
-        cell
-        for cell in plan.cells
-        if plan.row_of(cell).build.framework.file is not None and cell.on_cpu
-    ]
-    if not own:
+    own_cells: list[Cell] = []
+    for cell in plan.cells:
+        if cell.on_cpu and plan.row_of(cell).build.framework.file is not None:
+            own_cells.append(cell)
+    if not own_cells:
         return ""
-    if why := lacking(KEEP_HEAP):
+    why = lacking(KEEP_HEAP)
+    if why:
         return (
             f"The setting {KEEP_HEAP} is not possible: {why}. Launches may differ by page faults."
         )
-    if any(KEEP_HEAP in tuning.in_force(cell.tuning, plan.tunable(cell)) for cell in own):
-        return (
-            f"Freed memory stays with the process ({KEEP_HEAP}), so that launches are alike; "
-            "--tuning installed: as is."
-        )
+    for cell in own_cells:
+        if KEEP_HEAP in tuning.in_force(cell.tuning, plan.tunable(cell)):
+            return (
+                f"Freed memory stays with the process ({KEEP_HEAP}), so that launches are alike; "
+                "--tuning installed: as is."
+            )
     return ""

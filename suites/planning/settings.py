@@ -1,5 +1,4 @@
-"""Settings that may be in force in a launch or not (the axis ``tuning``): a row's, and those of any
-launch.
+"""Settings that may be in force in a launch (the axis ``tuning``): a row's, and any launch's.
 
 A row's settings are in its ``framework.toml``, launch settings in
 ``definitions/launch_settings.toml``. This module checks whether the machine has what launch
@@ -34,8 +33,7 @@ OpenMP = Literal["libgomp", "libiomp5"]
 class Tuned(TomlTable):
     """A setting that makes rows faster than the framework is as installed.
 
-    It means something in its modes, on its devices, for its families and tasks only (none given:
-    everywhere).
+    It is for its modes, devices, families and tasks only (none given: for all).
     """
 
     replaces: str  # behaviour without it
@@ -50,15 +48,13 @@ class Tuned(TomlTable):
 
 
 class LaunchSetting(Tuned):
-    """A setting of how a process is started, for every framework that it means something to."""
+    """A setting of how a process is started, for every framework that it affects."""
 
     group: str = ""  # one of a group can be in force
-    glibc_malloc: bool = (
-        False  # for the malloc of this C library; several of these can be in force together
-    )
-    openmp: tuple[
-        OpenMP, ...
-    ] = ()  # for rows that compute with one of these OpenMP libraries; empty: for all
+    # for the malloc of this C library; several of these can be in force together
+    glibc_malloc: bool = False
+    # for rows that compute with one of these OpenMP libraries; empty: for all
+    openmp: tuple[OpenMP, ...] = ()
     libraries: tuple[str, ...] = ()  # file names: the first that is found is {library}
     package: str = ""  # that brings the library
     huge_pages: bool = False  # needs a kernel that gives huge pages only on request
@@ -74,7 +70,7 @@ def known_launch_settings() -> Mapping[str, LaunchSetting]:
 
 @cache
 def launch_setting(name: str) -> LaunchSetting:
-    """Return a launch setting with its library as it was found here."""
+    """Return a launch setting with the path of its library on this machine."""
     setting = known_launch_settings()[name]
     path = find_library(setting.libraries)
     if path is None:
@@ -86,23 +82,28 @@ def launch_setting(name: str) -> LaunchSetting:
 
 
 def find_library(names: Sequence[str]) -> Path | None:
-    """Return the first of these shared libraries that is here; None where none is.
+    """Return the first of these shared libraries that is on this machine; None if none is.
 
     It is looked for in the folders of LD_LIBRARY_PATH, in dlbench's own environment (where pip puts
     libraries), and where the system's loader looks.
     """
-    folders = [
-        Path(each) for each in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if each
-    ]
-    beside = (folder / name for name in names for folder in (*folders, Path(sys.prefix) / "lib"))
-    of_system = (Path(path) for name in names if (path := _of_loader().get(name)))
-    return next(
-        (path.absolute() for path in itertools.chain(beside, of_system) if path.is_file()), None
-    )
+    given = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    folders = [Path(folder) for folder in given if folder]
+    folders.append(Path(sys.prefix) / "lib")
+    for name in names:
+        for folder in folders:
+            path = folder / name
+            if path.is_file():
+                return path.absolute()
+    for name in names:
+        path_of_loader = _loader_libraries().get(name)
+        if path_of_loader and Path(path_of_loader).is_file():
+            return Path(path_of_loader).absolute()
+    return None
 
 
 @cache
-def _of_loader() -> dict[str, str]:
+def _loader_libraries() -> dict[str, str]:
     """Return the 64-bit libraries that the system's loader knows, by name."""
     try:
         done = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False)
@@ -121,8 +122,7 @@ def c_library() -> str:
 
 @cache
 def lacking(name: str) -> str:
-    """Return why a launch setting is not possible on this machine, with what to do; empty where it
-    is.
+    """Return why a launch setting is not possible on this machine, with the remedy; else "".
 
     Empty for a setting of a row too: it needs nothing but its framework.
     """
@@ -131,50 +131,55 @@ def lacking(name: str) -> str:
         return ""
     if setting.libraries and find_library(setting.libraries) is None:
         return f"{setting.libraries[0]} is not installed; install {setting.package}"
-    if setting.glibc_malloc and (library := c_library()) != "glibc":
-        return (
-            "it is for glibc's malloc, and the C library of this system is "
-            f"{library or 'another one'}"
-        )
-    if setting.huge_pages and (now := probe_memory().transparent_huge_pages) != "madvise":
-        return (
-            f"/sys/kernel/mm/transparent_hugepage/enabled is {now or 'not there'}; set it to "
-            "madvise"
-        )
+    if setting.glibc_malloc:
+        library = c_library()
+        if library != "glibc":
+            return (
+                "it is for glibc's malloc, and the C library of this system is "
+                f"{library or 'another one'}"
+            )
+    if setting.huge_pages:
+        huge_pages = probe_memory().transparent_huge_pages
+        if huge_pages != "madvise":
+            return (
+                f"/sys/kernel/mm/transparent_hugepage/enabled is {huge_pages or 'not there'}; set "
+                "it to madvise"
+            )
     if setting.one_node and probe_cpu().numa_nodes < 2:
         return "this machine has one NUMA node"
     return ""
 
 
 def not_possible(names: Collection[str]) -> str:
-    """Return which of these launch settings are not possible on this machine, and why; empty where
-    all are.
-    """
-    return "; ".join(
-        f"{name} ({why})"
-        for name in known_launch_settings()
-        if name in names and (why := lacking(name))
-    )
+    """Return which of these launch settings this machine cannot have, and why; "" if it has all."""
+    reasons = {name: lacking(name) for name in known_launch_settings() if name in names}
+    return "; ".join(f"{name} ({why})" for name, why in reasons.items() if why)
 
 
 def check_launch_settings(names: Iterable[str]) -> None:
-    """Raise UsageError for launch settings that are not possible here, or not together; others are
-    left alone.
+    """Raise UsageError for launch settings that are not possible, or not together.
+
+    Other settings are not checked.
     """
     known = known_launch_settings()
     chosen = {name: known[name] for name in names if name in known}
     for name in chosen:
-        if why := lacking(name):
+        why = lacking(name)
+        if why:
             raise UsageError(
                 f"The launch setting {name} is not possible here: {why}, or leave {name} out of "
                 "--tuning."
             )
     for (name, one), (other, two) in itertools.combinations(chosen.items(), 2):
-        both = sorted((one.variables.keys() & two.variables.keys()) - {PRELOAD})
-        why = f"both set {', '.join(both)}" if both else f"one {one.group} can be in force"
-        of_one_malloc = one.glibc_malloc and two.glibc_malloc
-        if both or (one.group and one.group == two.group and not of_one_malloc):
-            raise UsageError(
-                f"The launch settings {name} and {other} exclude each other: {why}. Leave one of "
-                "them out."
-            )
+        both_set = sorted((one.variables.keys() & two.variables.keys()) - {PRELOAD})
+        same_group = bool(one.group) and one.group == two.group
+        if both_set:
+            why = f"both set {', '.join(both_set)}"
+        elif same_group and not (one.glibc_malloc and two.glibc_malloc):
+            why = f"one {one.group} can be in force"
+        else:
+            continue
+        raise UsageError(
+            f"The launch settings {name} and {other} exclude each other: {why}. Leave one of them "
+            "out."
+        )

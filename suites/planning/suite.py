@@ -1,7 +1,7 @@
-"""Suites as data: the measurements that a TOML file in suites/definitions (or the user's own)
-describes.
+"""Suites as data: the measurements that a TOML file describes.
 
-Also the command that measures a cell again, written from the table of axes.
+The files are in suites/definitions, or the user's own. Also the command that measures a cell again,
+written from the table of axes.
 """
 
 import json
@@ -47,13 +47,10 @@ _USUAL = Protocol()
 
 
 class ProtocolSection(TomlTable):
-    """How each launch measures (`Protocol` says what each number means), and how often each cell is
-    launched.
-    """
+    """The protocol of each launch (see `Protocol`), and the number of launches of each cell."""
 
-    launches: Annotated[int, Field(strict=True)] | str = (
-        1  # 3, or "5-20": as many as the precision needs
-    )
+    # 3, or "5-20": as many as the precision needs
+    launches: Annotated[int, Field(strict=True)] | str = 1
     # "2%": relative half-width at which a cell gets no further launch; "fastest": see `FASTEST`
     interval: str = ""
     warmup_steps: Positive = _USUAL.warmup_steps
@@ -62,38 +59,32 @@ class ProtocolSection(TomlTable):
     )
     steps: Positive = _USUAL.steps
     minimum_steps: Positive = _USUAL.minimum_steps
-    sample_seconds: Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)] = (
-        0.0  # shorter steps: several a sample
-    )
+    # shorter steps: several a sample
+    sample_seconds: Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)] = 0.0
     seconds: Seconds = _USUAL.seconds
-    curve_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = (
-        0  # behind it the first row trains so long on a text
-    )
-    curve_check_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = (
-        0  # and every further row so long, to check it
-    )
-    loss_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = (
-        0  # behind it so many more steps, whose losses are kept
-    )
+    # afterwards the first row trains so long on a text
+    curve_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0
+    # and every further row so long, to check it
+    curve_check_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0
+    # afterwards so many more steps, whose losses are kept
+    loss_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0
     # the memory after each sample is kept: of launches that last minutes, see `report trend`
     trend: bool = False
     cell_seconds: Seconds = 300.0  # a launch that lasts longer is ended: timed_out
-    cold_start: bool = (
-        False  # each launch finds an empty cache: it compiles what an earlier launch had compiled
-    )
+    # each launch finds an empty cache: it compiles what an earlier launch had compiled
+    cold_start: bool = False
 
     def protocol(self) -> Protocol:
         """Return the part that the guest carries out."""
-        found = Protocol(**{name: getattr(self, name) for name in Protocol._fields})
-        return found._replace(minimum_steps=min(self.minimum_steps, self.steps))
+        protocol = Protocol(**{name: getattr(self, name) for name in Protocol._fields})
+        return protocol._replace(minimum_steps=min(self.minimum_steps, self.steps))
 
 
 if TYPE_CHECKING:
     _PlainAxes = TomlTable
-else:  # a field by the table of axes: a new one needs no field here
-    _PlainAxes = create_model(
-        "Axes", __base__=TomlTable, **{each.key: (Words, each.usual) for each in PLAIN}
-    )
+else:  # a field for each option of the table of axes
+    _fields = {option.key: (Words, option.usual) for option in PLAIN}
+    _PlainAxes = create_model("Axes", __base__=TomlTable, **_fields)
 
 
 class Suite(_PlainAxes):
@@ -105,9 +96,8 @@ class Suite(_PlainAxes):
     frameworks: tuple[str, ...] = Field(min_length=1)
     threads: Words
     threads_limit: str = "4096"
-    device_threads: Words = (
-        "cores"  # of cells on a GPU: threads that only start what it computes, so one count
-    )
+    # of cells on a GPU: threads that only launch kernels, so one count
+    device_threads: Words = "cores"
     batch_sizes: dict[str, Batches] = {}  # by network; the paper's mini-batch where none is given
     cpu_batch_sizes: dict[str, Batches] = {}  # by network, instead of those on the CPU
     devices: tuple[str, ...] = Field(default=("cpu",), min_length=1)
@@ -119,13 +109,11 @@ class Suite(_PlainAxes):
     @property
     def axes(self) -> dict[str, str]:
         """The words of every axis whose words mean the same for all cells, by key."""
-        return {each.key: getattr(self, each.key) for each in PLAIN}
+        return {option.key: getattr(self, option.key) for option in PLAIN}
 
     @cached_property
     def known(self) -> dict[str, Network]:
-        """Every network that the suite can name: its own, and those that come with dlbench. Raises
-        SuiteError.
-        """
+        """Every network that the suite can name: its own, and dlbench's. Raises SuiteError."""
         return networks.known(self.network, self.grid, self.name)
 
     @cached_property
@@ -135,9 +123,7 @@ class Suite(_PlainAxes):
         return networks.chosen(self.networks, own, self.known) if self.networks else own
 
     def chosen(self, words: str) -> tuple[str, ...]:
-        """Return the networks that a command's words name; without words, all that the suite
-        measures.
-        """
+        """Return the networks that a command's words name; without words, all of the suite."""
         if not words:
             return self.its_networks
         return networks.chosen(words_of(words, self.known), self.its_networks, self.known)
@@ -146,30 +132,35 @@ class Suite(_PlainAxes):
 def _check_words(suite: Suite, where: str) -> None:
     networks.known(suite.network, suite.grid, where)
 
-    checks: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("threads", lambda: values.parse_threads(suite.threads, _SOME_CAPACITY)),
-        ("threads_limit", lambda: values.count(suite.threads_limit, _SOME_CAPACITY)),
-        ("device_threads", lambda: values.one_count(suite.device_threads, _SOME_CAPACITY)),
-        ("devices", lambda: [devices.check(word) for word in suite.devices]),
-        *(
-            (each.key, partial(values.parse_plain, each, suite.axes[each.key], _SOME_CAPACITY))
-            for each in PLAIN
-        ),
-        (
-            "protocol.launches",
-            lambda: values.launch_range(str(suite.protocol.launches), "launches"),
-        ),
-        ("protocol.interval", lambda: _check_interval(suite.protocol)),
-        ("networks", lambda: _check_networks(suite)),
+    def check_launches() -> None:
+        values.launch_range(str(suite.protocol.launches), "launches")
+
+    def check_devices() -> None:
+        for device in suite.devices:
+            devices.check(device)
+
+    plain_checks: list[tuple[str, Callable[[], object]]] = []
+    for option in PLAIN:
+        check = partial(values.parse_plain, option, suite.axes[option.key], _SOME_CAPACITY)
+        plain_checks.append((option.key, check))
+    checks: list[tuple[str, Callable[[], object]]] = [
+        ("threads", partial(values.parse_threads, suite.threads, _SOME_CAPACITY)),
+        ("threads_limit", partial(values.count, suite.threads_limit, _SOME_CAPACITY)),
+        ("device_threads", partial(values.one_count, suite.device_threads, _SOME_CAPACITY)),
+        ("devices", check_devices),
+        *plain_checks,
+        ("protocol.launches", check_launches),
+        ("protocol.interval", partial(_check_interval, suite.protocol)),
+        ("networks", partial(_check_networks, suite)),
         ("batch_sizes", lambda: networks.chosen(suite.batch_sizes, (), suite.known)),
         ("cpu_batch_sizes", lambda: networks.chosen(suite.cpu_batch_sizes, (), suite.known)),
-        ("protocol.curve_steps", lambda: _check_training(suite)),
-        ("frameworks", lambda: values.rows(list(suite.frameworks), [])),
-        ("settings", lambda: _check_frameworks(suite)),
-    )
-    for key, check in checks:
+        ("protocol.curve_steps", partial(_check_training, suite)),
+        ("frameworks", partial(values.rows, list(suite.frameworks), [])),
+        ("settings", partial(_check_frameworks, suite)),
+    ]
+    for key, check_key in checks:
         try:
-            check()
+            check_key()
         except UsageError as error:
             raise SuiteError(f"{where}, key {key}: {error}") from error
 
@@ -207,10 +198,11 @@ def _check_training(suite: Suite) -> None:
             )
         return
     for name in suite.its_networks:
-        found = suite.known[name].family.alphabet
-        if found < ALPHABET:
+        alphabet = suite.known[name].family.alphabet
+        if alphabet < ALPHABET:
             raise UsageError(
-                f"{name} takes {found or 'no'} symbols; to train on a text it must take {ALPHABET}."
+                f"{name} takes {alphabet or 'no'} symbols; to train on a text it must take "
+                f"{ALPHABET}."
             )
 
 
@@ -232,18 +224,16 @@ def parse(text: str, where: str) -> Suite:
 def shipped() -> Mapping[str, Suite]:
     """Return the suites that come with dlbench, by name."""
     folder = resources.files("dlbench.suites") / "definitions"
-    found = {}
+    suites = {}
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(".toml") and entry.name not in (networks.FILE, settings.FILE):
             suite = parse(entry.read_text(encoding="utf-8"), f"suites/definitions/{entry.name}")
-            found[suite.name] = suite
-    return MappingProxyType(found)
+            suites[suite.name] = suite
+    return MappingProxyType(suites)
 
 
 def load(name: str) -> Suite:
-    """Return the shipped suite of this name, or the one in this file (a name that ends in
-    .toml).
-    """
+    """Return the shipped suite of this name, or the one in this file (its name ends in .toml)."""
     if name.endswith(".toml"):
         return parse(read_text(Path(name)), name)
     suites = shipped()
@@ -253,12 +243,13 @@ def load(name: str) -> Suite:
     return suites[name]
 
 
-_WITH_ALL_ROWS = "table4"
+_SUITE_WITH_ALL_ROWS = "table4"
 
 
 def rerun_command(cell: Cell, suite: str, step: Path | None = None, **given: object) -> str:
-    """Return `dlbench run SUITE ...` for one cell, and ``given`` as further options; a user's own
-    step by its file.
+    """Return `dlbench run SUITE ...` for one cell, with ``given`` as further options.
+
+    A user's own step is named by its file.
     """
     work, *places = words_of_cell(cell, suite, step, given)
     row = [] if step else [f"--frameworks {shlex.quote(f'{cell.framework}:{cell.mode}')}"]
@@ -269,38 +260,35 @@ def rerun_command(cell: Cell, suite: str, step: Path | None = None, **given: obj
 def words_of_cell(
     cell: Cell, suite: str, step: Path | None = None, but: Container[str] = ()
 ) -> list[str]:
-    """Return the options that leave this cell of a suite: its network first, not its row, all
-    ``but`` these axes.
+    """Return the options that leave this cell of a suite: its network first, not its row.
+
+    The axes ``but`` get no option.
     """
-    words = (
-        [f"--step {shlex.quote(str(step))}"]
-        if step
-        else [f"--networks {shlex.quote(cell.network)}"]
-    )
-    words.append(
-        f"{option_of('threads' if cell.on_cpu else 'device_threads')} "
-        f"{word('threads', cell.threads)}"
-    )
+    words = [f"--networks {shlex.quote(cell.network)}"]
+    if step:
+        words = [f"--step {shlex.quote(str(step))}"]
+    threads_option = option_of("threads" if cell.on_cpu else "device_threads")
+    words.append(f"{threads_option} {word('threads', cell.threads)}")
     for option in AXIS_OPTIONS:
         if option.axis == "batch_size" and cell.batch_size is None:
             continue  # the step's file decides, and no option can say "unknown"
         if option.axis not in ("network", "framework", "threads") and option.axis not in but:
             value = word(option.axis, getattr(cell, option.axis))
-            if {value} != {option.usual, *_of_suite(suite, option)}:
+            if {value} != {option.usual, *_suite_words(suite, option)}:
                 words.append(f"{option.option} {shlex.quote(value)}")
     return words
 
 
 @cache
-def _of_suite(suite: str, option: AxisOption) -> tuple[str, ...]:
-    """Return the words that a suite has for an axis; none where the suite is not here."""
+def _suite_words(name: str, option: AxisOption) -> tuple[str, ...]:
+    """Return the words that a suite has for an axis; none where the suite cannot be read."""
     try:
-        found = load(suite)
+        suite = load(name)
     except UsageError:
         return ()
     if option.axis == "device":
-        return tuple(found.devices)
-    return tuple(values.words(found.axes[option.key])) if option in PLAIN else ()
+        return tuple(suite.devices)
+    return tuple(values.words(suite.axes[option.key])) if option in PLAIN else ()
 
 
 def rerun_by_name(cell: Cell, suite: str, launches: int) -> str:
@@ -314,27 +302,24 @@ def rerun_by_name(cell: Cell, suite: str, launches: int) -> str:
     if cell.framework == PYTEST_BENCHMARK:
         return ""
     if is_own_step(cell):
-        found = suite if suite in shipped() else _with_network(suite, cell)
-        return rerun_command(cell, found, Path(f"{cell.framework}.py"), launches=max(1, launches))
-    command = rerun_command(cell, _with_network(suite, cell), launches=max(1, launches))
-    known = {framework.folder: name for name, framework in catalogue().items()}
-    if cell.framework in known.values():
+        if suite not in shipped():
+            suite = _suite_for(cell, suite)
+        return rerun_command(cell, suite, Path(f"{cell.framework}.py"), launches=max(1, launches))
+    command = rerun_command(cell, _suite_for(cell, suite), launches=max(1, launches))
+    names_by_folder = {framework.folder: name for name, framework in catalogue().items()}
+    if cell.framework in names_by_folder.values():
         return command
-    base = known.get(cell.adapter)  # a row that does not come with dlbench
-    return (
-        f"{command} --python {cell.framework}:{base}=PATH"
-        if base
-        else f"{command} --adapter {cell.framework}=PATH"
-    )
+    base = names_by_folder.get(cell.adapter)
+    if base:  # a row that does not come with dlbench
+        return f"{command} --python {cell.framework}:{base}=PATH"
+    return f"{command} --adapter {cell.framework}=PATH"
 
 
-def _with_network(suite: str, cell: Cell) -> str:
-    """Return this suite, or another that comes with dlbench and has the cell's network; else the
-    file of this name.
-    """
-    known = shipped()
-    for name in (suite, _WITH_ALL_ROWS, *known):
-        its = known[name].known.get(cell.network) if name in known else None
-        if its is not None and specification_of_cells(its) == cell.specification:
+def _suite_for(cell: Cell, suite: str) -> str:
+    """Return a shipped suite with the cell's network, this one first; else this name's file."""
+    suites = shipped()
+    for name in (suite, _SUITE_WITH_ALL_ROWS, *suites):
+        network = suites[name].known.get(cell.network) if name in suites else None
+        if network is not None and specification_of_cells(network) == cell.specification:
             return name
     return f"{suite}.toml"

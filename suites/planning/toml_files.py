@@ -27,9 +27,7 @@ _Table = TypeVar("_Table", bound=BaseModel)
 
 
 def read_text(path: Path) -> str:
-    """Return a file's text in UTF-8; raises SuiteError, also for a pipe, which would block
-    forever.
-    """
+    """Return a file's text in UTF-8; raises SuiteError, also for a pipe, which would block."""
     try:
         if path.exists() and not path.is_file():
             raise ValueError("it is not a file")
@@ -39,9 +37,8 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise SuiteError(f"{path} is not a text file in UTF-8.") from error
     except (OSError, ValueError) as error:
-        raise SuiteError(
-            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}."
-        ) from error
+        reason = getattr(error, "strerror", None) or error
+        raise SuiteError(f"{path} cannot be read: {reason}.") from error
 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
@@ -62,8 +59,9 @@ def validated(content: Mapping[str, Any], where: str, model: type[_Table]) -> _T
         raise SuiteError(f"{where} cannot be read: {error}.") from error
 
 
-_A_LIST, _A_TABLE = 'a list, as in ["fcn5", "lstm32"]', "a table, as in [protocol]"
-_MEANT: Mapping[str, str] = {
+_A_LIST = 'a list, as in ["fcn5", "lstm32"]'
+_A_TABLE = "a table, as in [protocol]"
+_EXPECTED: Mapping[str, str] = {
     "string": 'text in quotes, as in "torch"',
     "int": "a whole number",
     "float": "a number",
@@ -75,7 +73,7 @@ _MEANT: Mapping[str, str] = {
     "date": "a date, as in 2026-03-01",
 }
 """The expected value, by the beginning of pydantic's error name."""
-_SAID: Mapping[str, str] = {
+_COMPLAINTS: Mapping[str, str] = {
     "missing": "it is missing",
     "too_short": "it must not be empty",
     "string_too_short": "it must not be empty",
@@ -96,66 +94,67 @@ _COUNTS = ("threads", "device_threads", "world_sizes", "instances")
 
 
 def sentence(error: ValidationError, model: type[BaseModel]) -> str:
-    """Return the first complaint of a validation as "key NAME: what is wrong and what would be
-    right.".
-    """
+    """Return the first complaint of a validation: the key, the fault and the remedy."""
     first = error.errors()[0]
     place = list(first["loc"])
-    if (
-        len(place) > 1 and place[-1] in _TYPES
-    ):  # of several types that are allowed each has its complaint
+    # Of several types that are allowed each has its complaint.
+    if len(place) > 1 and place[-1] in _TYPES:
         place.pop()
     key = ".".join(map(str, place)) or "(the whole file)"
-    said = " ".join(f"key {key}: {_what(first, place, model)}".split())
-    return said if said.endswith("?") else f"{said}."
+    line = " ".join(f"key {key}: {_complaint(first, place, model)}".split())
+    return line if line.endswith("?") else f"{line}."
 
 
-def _what(first: Any, place: list[Any], model: type[BaseModel]) -> str:
-    kind, limits, value = first["type"], first.get("ctx", {}), first.get("input")
+def _complaint(first: Any, place: list[Any], model: type[BaseModel]) -> str:
+    kind = first["type"]
+    value = first.get("input")
     if kind == "extra_forbidden":
         return _unknown_key(str(place[-1]), _inner(model, place[:-1]))
-    if kind in _SAID:
-        return _SAID[kind].format(value=value, **limits)
+    if kind in _COMPLAINTS:
+        return _COMPLAINTS[kind].format(value=value, **first.get("ctx", {}))
     if kind == "value_error":
         return str(first["msg"]).removeprefix("Value error, ")
     if isinstance(value, bool):
         shown = str(value).lower()
     elif isinstance(value, str):
         shown = f'"{value[:40]}"'
+    elif isinstance(value, dict):
+        shown = "a table"
+    elif isinstance(value, list):
+        shown = "a list"
     else:
-        shown = (
-            "a table"
-            if isinstance(value, dict)
-            else "a list"
-            if isinstance(value, list)
-            else str(value)[:40]
-        )
+        shown = str(value)[:40]
     if place[-1] in _COUNTS:
         return f"{shown} is not a list of counts, as in [1, 2, 4]"
-    meant = next((words for name, words in _MEANT.items() if kind.startswith(name)), "")
-    return f"{shown} is not {meant}" if meant else str(first["msg"])
+    for name, expected in _EXPECTED.items():
+        if kind.startswith(name):
+            return f"{shown} is not {expected}"
+    return str(first["msg"])
 
 
 def _unknown_key(key: str, model: type[BaseModel]) -> str:
-    shown = {
-        name: f"{name!r} in [{table}]"
-        for table, field in model.model_fields.items()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
-        for name in field.annotation.model_fields
-    } | {name: repr(name) for name in model.model_fields}
+    shown: dict[str, str] = {}
+    for table, field in model.model_fields.items():
+        annotation = field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            for name in annotation.model_fields:
+                shown[name] = f"{name!r} in [{table}]"
+    for name in model.model_fields:
+        shown[name] = repr(name)
     near = difflib.get_close_matches(key, shown, n=1, cutoff=0.6)
-    known = ", ".join(sorted(model.model_fields))
-    return (
-        f"unknown key. Did you mean {shown[near[0]]}?" if near else f"unknown key. Known: {known}"
-    )
+    if near:
+        return f"unknown key. Did you mean {shown[near[0]]}?"
+    return f"unknown key. Known: {', '.join(sorted(model.model_fields))}"
 
 
 def _inner(model: type[BaseModel], place: list[Any]) -> type[BaseModel]:
     """Return the model of a table inside another one."""
     for part in place:
-        if field := model.model_fields.get(part):
-            kinds = (field.annotation, *typing.get_args(field.annotation))
-            model = next(
-                kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)
-            )
+        field = model.model_fields.get(part)
+        if field is None:
+            continue
+        kinds = (field.annotation, *typing.get_args(field.annotation))
+        model = next(
+            kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)
+        )
     return model

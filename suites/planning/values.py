@@ -1,7 +1,9 @@
-"""The words of the command line and of suite files for axis values: "1,2,4-8", "2*cores", "10m",
-"torch=/path".
+"""The words for axis values on the command line and in suite files.
+
+For example "1,2,4-8", "2*cores", "10m", "torch=/path".
 """
 
+import itertools
 import math
 import re
 import shutil
@@ -40,9 +42,7 @@ NO_GPUS = Gpus((), None, None, "not looked for")
 
 @dataclass(frozen=True)
 class Capacity:
-    """What this machine offers: physical cores and logical CPUs this process may use, and its
-    GPUs.
-    """
+    """Physical cores and logical CPUs that this process may use, and this machine's GPUs."""
 
     cores: int
     cpus: int
@@ -74,34 +74,30 @@ class Row:
     mode: str
 
     def fits(self, device: str, family: str) -> bool:
-        """Tell whether the mode is for this device and family of networks ("": any): no CUDA graphs
-        on a CPU.
-        """
+        """Tell whether the mode is for this device and this family of networks; "" is any."""
         mode = self.build.framework.modes.get(self.mode)
         return mode is None or fits(mode, device, family)
 
 
 def words(text: str) -> list[str]:
-    """Split a comma-separated list, dropping blanks around the words; raises UsageError when
-    nothing is left.
-    """
-    found = [word.strip() for word in text.split(",") if word.strip()]
-    if not found:
+    """Split a comma-separated list, dropping blanks around words; raises UsageError if empty."""
+    stripped = [word.strip() for word in text.split(",")]
+    named = [word for word in stripped if word]
+    if not named:
         raise UsageError(f"{text!r} is empty. Give one value, or several separated by commas.")
-    return found
+    return named
 
 
 def count(word: str, capacity: Capacity, what: str = "thread count") -> int:
     """Return the number meant by "8", "cores", "cpus", "quota" or "2*cores"."""
     named = _COUNT.fullmatch(word)
     if named:
-        of_quota = (
-            min(capacity.cpus, math.ceil(capacity.quota)) if capacity.quota else capacity.cpus
-        )
-        number = (
-            int(named[1] or 1)
-            * {"cores": capacity.cores, "cpus": capacity.cpus, "quota": of_quota}[named[2]]
-        )
+        unit = capacity.cpus
+        if named[2] == "cores":
+            unit = capacity.cores
+        elif named[2] == "quota" and capacity.quota:
+            unit = min(capacity.cpus, math.ceil(capacity.quota))
+        number = int(named[1] or 1) * unit
     else:
         number = int(word) if _NUMBER.fullmatch(word) else 0
     if number < 1:
@@ -116,27 +112,29 @@ def count(word: str, capacity: Capacity, what: str = "thread count") -> int:
 def parse_threads(
     text: str, capacity: Capacity, none: str = DEFAULT, what: str = "thread count"
 ) -> tuple[int, ...]:
-    """Return the thread counts that a list means, as `parse_counts`; 0 for the word ``none``, which
-    sets no count.
+    """Return the thread counts that a list means, as `parse_counts` does.
+
+    The word ``none``, which sets no count, means 0.
     """
-    counted = [word for word in words(text) if word != none]
+    named = words(text)
+    counted = [word for word in named if word != none]
     counts = parse_counts(",".join(counted), capacity, what) if counted else ()
-    return counts if len(counted) == len(words(text)) else (0, *counts)
+    return counts if len(counted) == len(named) else (0, *counts)
 
 
 def parse_quotas(text: str, capacity: Capacity) -> tuple[float, ...]:
-    """Return the distinct CPU quotas, rising, meant by a list such as "none,0.5,1" or "0.5..cpus";
-    0.0 is `none`.
-    """
-    found: set[float] = set()
+    """Return the distinct CPU quotas, rising, meant by "none,0.5,1" or "0.5..cpus"; `none` is 0."""
+    quotas: set[float] = set()
     for word in words(text):
         if word == NO_QUOTA:
-            found.add(0.0)
+            quotas.add(0.0)
             continue
-        low, high = _ends(word, "..", "0.5..2", lambda end: _quota(end, capacity))
-        halves = _ladder(math.ceil(2 * low), math.floor(2 * high)) if ".." in word else ()
-        found |= {low, high, *(half / 2 for half in halves if low <= half / 2 <= high)}
-    return tuple(sorted(found))
+        low, high = _ends(word, "..", "0.5..2", partial(_quota, capacity=capacity))
+        quotas |= {low, high}
+        if ".." in word:
+            halves = _ladder(math.ceil(2 * low), math.floor(2 * high))
+            quotas.update(half / 2 for half in halves if low <= half / 2 <= high)
+    return tuple(sorted(quotas))
 
 
 def _quota(word: str, capacity: Capacity) -> float:
@@ -159,25 +157,24 @@ def _quota(word: str, capacity: Capacity) -> float:
 def parse_counts(
     text: str, capacity: Capacity, what: str = "thread count", most: int = MOST_THREADS
 ) -> tuple[int, ...]:
-    """Return the distinct numbers, rising, meant by a list such as "1,2,4-8,2*cores" or
-    "1..4*cpus".
-    """
-    found: set[int] = set()
+    """Return the distinct numbers, rising, meant by "1,2,4-8,2*cores" or "1..4*cpus"."""
+    counts: set[int] = set()
     for word in words(text):
         sign = ".." if ".." in word else "-"
         if sign == "-" and word.startswith("-"):
             return (count(word, capacity, what),)  # which refuses it: a number below 0
-        low, high = _ends(word, sign, f"4{sign}8", lambda end: count(end, capacity, what))
+        read = partial(count, capacity=capacity, what=what)
+        low, high = _ends(word, sign, f"4{sign}8", read)
         if high > most:
             raise UsageError(f"{high} is more than the largest {what} allowed, {most}.")
-        found.update(_ladder(low, high) if sign == ".." else range(low, high + 1))
-    return tuple(sorted(found))
+        counts.update(_ladder(low, high) if sign == ".." else range(low, high + 1))
+    return tuple(sorted(counts))
 
 
 def _ends(
     word: str, sign: str, example: str, read: Callable[[str], Number]
 ) -> tuple[Number, Number]:
-    """Return the ends of a range, of a single number that twice; raises UsageError."""
+    """Return the ends of a range; for a single number, that number twice. Raises UsageError."""
     first, dash, last = (part.strip() for part in word.partition(sign))
     if dash and not (first and last):
         raise UsageError(f"The range {word!r} lacks an end. Write both ends, as in {example}.")
@@ -190,21 +187,22 @@ def _ends(
 
 def one_count(text: str, capacity: Capacity) -> int:
     """Return the one thread count meant, such as "cores"; raises UsageError where several are."""
-    found = parse_counts(text, capacity)
-    if len(found) > 1:
+    counts = parse_counts(text, capacity)
+    if len(counts) > 1:
         raise UsageError(
-            f"{text[:40]!r} are {len(found)} thread counts. Give one: cells on a GPU take a single "
-            "count."
+            f"{text[:40]!r} are {len(counts)} thread counts. Give one: cells on a GPU take a "
+            "single count."
         )
-    return found[0]
+    return counts[0]
 
 
 def _ladder(low: int, high: int) -> set[int]:
-    """Return both ends and what lies between of 1, 2, 3, 4, 6, 8, 12, 16, 24, ...: steps of a half
-    to a third.
+    """Return both ends, and those of 1, 2, 3, 4, 6, 8, 12, 16, 24, ... that are between them.
+
+    Each is larger than the one before by a half or a third.
     """
-    between = {base << shift for base in (2, 3) for shift in range(high.bit_length())} | {1}
-    return {low, high} | {number for number in between if low < number < high}
+    rungs = {1} | {base << shift for base in (2, 3) for shift in range(high.bit_length())}
+    return {low, high} | {number for number in rungs if low < number < high}
 
 
 def duration(text: str) -> float:
@@ -243,9 +241,7 @@ def share(text: str, option: str, otherwise: str = "") -> float:
 
 
 def launch_range(text: str, option: str) -> tuple[int, int]:
-    """Return (fewest, most) meant by "5-20", or (n, n) by "5"; raises UsageError for anything
-    else.
-    """
+    """Return (fewest, most) meant by "5-20", or (n, n) by "5"; raises UsageError."""
     ends = [part.strip() for part in text.split("-", 1)]
     if not all(map(_NUMBER.fullmatch, ends)):
         raise UsageError(
@@ -268,12 +264,11 @@ def one_of(word: str, what: str, known: tuple[str, ...]) -> str:
 
 
 def build(text: str, option: str = "--python") -> Build:
-    """Return the build meant by "torch=/path/to/python" or
-    "torch-nightly:torch=/path/to/python".
-    """
+    """Return the build meant by "torch=/path/to/python" or "nightly:torch=/path/to/python"."""
     name, equals, path = text.partition("=")
     row, colon, framework = name.partition(":")
-    framework = framework if colon else row
+    if not colon:
+        framework = row
     if not equals or not path or not _ROW_NAME.fullmatch(row):
         raise UsageError(
             f"{option} {text!r} cannot be read. Write FRAMEWORK=PATH or NAME:FRAMEWORK=PATH, "
@@ -289,28 +284,31 @@ def build(text: str, option: str = "--python") -> Build:
 
 
 def builds(texts: Iterable[str], framework: str) -> list[Build]:
-    """Return the builds of one framework that "old=/path,new=/path" mean, in their order; raises
-    UsageError.
+    """Return the builds of one framework that "old=/path,new=/path" mean, in their order.
+
+    Raises UsageError.
     """
-    found = []
-    for word in (word for text in texts for word in words(text)):
+    named_builds = []
+    for word in itertools.chain.from_iterable(words(text) for text in texts):
         name, equals, path = word.partition("=")
-        found.append(build(f"{name}:{framework}={path}" if equals else word))
-    if len({each.name for each in found}) < len(found):
+        named_builds.append(build(f"{name}:{framework}={path}" if equals else word))
+    if len({named.name for named in named_builds}) < len(named_builds):
         raise UsageError(
             "Two interpreters in --python have the same name. Name each: --python "
             "old=PATH,new=PATH."
         )
-    return found
+    return named_builds
 
 
 def _absolute(path: str, option: str) -> Path:
-    """Return where an interpreter lies: launches start in folders of their own. Links stay: venvs
-    need them.
+    """Return the absolute path of an interpreter: launches start in folders of their own.
+
+    Links stay: virtual environments need them.
     """
     try:
         # Without a slash it is a command, as the shell would take it.
-        return Path(shutil.which(path) or path if "/" not in path else path).expanduser().absolute()
+        command = None if "/" in path else shutil.which(path)
+        return Path(command or path).expanduser().absolute()
     except (RuntimeError, ValueError) as error:  # ~name of a user who does not exist
         raise UsageError(
             f"{option}: {path} is not in a known home folder. Give its full path."
@@ -318,24 +316,23 @@ def _absolute(path: str, option: str) -> Path:
 
 
 def rows(wanted: list[str], builds: list[Build]) -> tuple[Row, ...]:
-    """Return the rows that names such as "torch", "torch:compile", "torch:*" or a build's own name
-    mean.
-    """
+    """Return the rows that names such as "torch", "torch:compile", "torch:*" or a build's mean."""
     own = {build.name: build for build in builds}
-    found: dict[tuple[str, str], Row] = {}
+    rows_by_key: dict[tuple[str, str], Row] = {}
     for word in wanted:
-        name, _, mode = word.partition(":")
+        name, _, mode_word = word.partition(":")
         if name not in own and name not in offered():
             raise unknown_framework(name, [*offered(), *own])
         source = own.get(name) or Build(name, find(name))
-        for meant in modes_meant(source.framework, mode):
-            found[source.name, meant] = Row(source, meant)
-    return tuple(found.values())
+        for mode in modes_meant(source.framework, mode_word):
+            rows_by_key[source.name, mode] = Row(source, mode)
+    return tuple(rows_by_key.values())
 
 
 def parse_plain(option: AxisOption, text: str, capacity: Capacity) -> tuple[Any, ...]:
-    """Return the distinct values that these words of an axis mean, in the order of measuring;
-    raises UsageError.
+    """Return the distinct values that these words of an axis mean, in the order of measuring.
+
+    Raises UsageError.
     """
     what = option.axis.replace("_", " ")
     if option.axis in _PARSERS:
@@ -346,26 +343,26 @@ def parse_plain(option: AxisOption, text: str, capacity: Capacity) -> tuple[Any,
 
 
 def _tunings(text: str, capacity: Capacity) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(words(text)))
+    choices = tuple(dict.fromkeys(words(text)))
     try:
-        for word in found:
-            if word not in tuning.SWEEPS:
-                tuning.named(word)
+        for choice in choices:
+            if choice not in tuning.SWEEPS:
+                tuning.named(choice)
     except ValueError as error:
         raise UsageError(f"{error}, {', '.join(tuning.SWEEPS)}.") from error
-    return found
+    return choices
 
 
 def _syncs(text: str, capacity: Capacity) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(words(text)))
-    for word in found:
+    syncs = tuple(dict.fromkeys(words(text)))
+    for word in syncs:
         if word not in (EVERY_STEP, ASYNC) and not _LOCAL_STEPS.fullmatch(word):
             raise UsageError(
                 f"{word[:40]!r} is not a known sync. Give {EVERY_STEP} (workers exchange gradients "
                 f"at every step), {LOCAL}:4 (parameters after every 4 steps; a whole number from 1 "
                 f"to 999999) or {ASYNC} (without waiting)."
             )
-    return found
+    return syncs
 
 
 _PARSERS: Mapping[str, Callable[[str, Capacity], tuple[Any, ...]]] = {

@@ -1,5 +1,4 @@
-"""Environment variables of launches: inherited ones, those given with --env, and those that a
-launch does not get.
+"""Environment variables of launches: inherited, given with --env, or not passed on.
 
 A number must not depend on the shell that dlbench was started from. A launch therefore gets a few
 variables of the shell (`INHERITED`), those that follow from its cell (threads, mode, settings), and
@@ -29,7 +28,7 @@ GIVEN_NAMES = "DLBENCH_VARIABLES"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET = re.compile("KEY|TOKEN(?!IZ)|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
-_OF_DLBENCH = {
+_RESERVED = {
     "CUDA_VISIBLE_DEVICES": (
         "dlbench chooses the GPU of each launch. Name it with --devices, as in --devices cuda:1, "
         "or set the variable in the shell, where dlbench reads it."
@@ -46,27 +45,32 @@ _OF_DLBENCH = {
     ),
 }
 """Variables that cannot be given, with the reason and the way to the same end."""
-_HEEDED = ("CUDA_VISIBLE_DEVICES", *INHERITED)
+_EFFECTIVE = ("CUDA_VISIBLE_DEVICES", *INHERITED)
 """Variables of the shell that have their effect without being given."""
-_OF_OWN_CODE = (
-    *("HF_*", "HUGGINGFACE_*", "KERAS_*", "PYTHONHASHSEED", "PYTHONMALLOC", "PYTHONPATH"),
-    *("TFDS_*", "TOKENIZERS_PARALLELISM", "TRANSFORMERS_*"),
+_READ_BY_OWN_CODE = (
+    "HF_*",
+    "HUGGINGFACE_*",
+    "KERAS_*",
+    "PYTHONHASHSEED",
+    "PYTHONMALLOC",
+    "PYTHONPATH",
+    "TFDS_*",
+    "TOKENIZERS_PARALLELISM",
+    "TRANSFORMERS_*",
 )
-"""Patterns of variables that only a user's own step or adapter reads: networks of dlbench's use no
-such library."""
+"""Patterns of variables that only a user's own step or adapter reads.
+
+The networks of dlbench use no such library."""
 _MOST_NAMES = 4
 
 
 def is_secret(name: str) -> bool:
-    """Tell whether a variable of this name may hold a secret, whose value is neither stored nor
-    shown.
-    """
+    """Tell whether a variable of this name may hold a secret: its value is not stored or shown."""
     return _SECRET.search(name) is not None
 
 
 def read(words: Sequence[str], option: str = OPTION) -> dict[str, str]:
-    """Return the variables that these words give: NAME=VALUE, or NAME, which takes the value from
-    the shell.
+    """Return the variables that these words give: NAME=VALUE, or NAME with the shell's value.
 
     Folders in PYTHONPATH become absolute, since a launch runs in another folder. Raises UsageError.
     """
@@ -78,8 +82,8 @@ def read(words: Sequence[str], option: str = OPTION) -> dict[str, str]:
                 f"{word[:60]!r} is not an environment variable. Write NAME=VALUE, as in "
                 "OMP_WAIT_POLICY=passive."
             )
-        if name in _OF_DLBENCH:
-            raise UsageError(f"{option} {name}: {_OF_DLBENCH[name]}")
+        if name in _RESERVED:
+            raise UsageError(f"{option} {name}: {_RESERVED[name]}")
         if name in given:
             raise UsageError(f"{option} gives {name} twice. Leave one of them out.")
         if not equals and name not in os.environ:
@@ -87,7 +91,8 @@ def read(words: Sequence[str], option: str = OPTION) -> dict[str, str]:
                 f"{option} {name}: {name} is not set in this shell. Set it there, or write "
                 "NAME=VALUE."
             )
-        value = value if equals else os.environ[name]
+        if not equals:
+            value = os.environ[name]
         if "\0" in value:
             raise UsageError(
                 f"The value of {name} contains a NUL byte, which environment variables cannot hold."
@@ -97,14 +102,14 @@ def read(words: Sequence[str], option: str = OPTION) -> dict[str, str]:
 
 
 def _absolute(folders: str) -> str:
-    return os.pathsep.join(
-        str(Path(folder).expanduser().absolute()) for folder in folders.split(os.pathsep) if folder
-    )
+    paths = [Path(folder) for folder in folders.split(os.pathsep) if folder]
+    return os.pathsep.join(str(path.expanduser().absolute()) for path in paths)
 
 
 def command_words(given: Mapping[str, str]) -> list[str]:
-    """Return the words that give these variables in another command; a secret's value is to come
-    from its shell.
+    """Return the words that give these variables in another command.
+
+    A secret's value is to come from the shell of that command.
     """
     words: list[str] = []
     for name, value in given.items():
@@ -120,15 +125,16 @@ def contradiction(
     settings: Iterable[str] = (),
     option: str = OPTION,
 ) -> str:
-    """Return why these variables contradict an axis of a cell (threads, mode, settings in force);
-    empty: they do not.
+    """Return why these variables contradict an axis of a cell; empty: they do not.
 
-    A cell would otherwise be shown under a value of the axis that its launches did not have.
+    The axes are threads, mode and settings in force. A cell would otherwise be shown under a value
+    of the axis that its launches did not have.
     """
-    of_mode = framework.modes[mode].variables if mode in framework.modes else {}
-    of_settings = {
-        name: setting for setting in settings for name in framework.setting(setting).variables
-    }
+    variables_of_mode = framework.modes[mode].variables if mode in framework.modes else {}
+    setting_by_variable: dict[str, str] = {}
+    for setting in settings:
+        for name in framework.setting(setting).variables:
+            setting_by_variable[name] = setting
     for name, value in given.items():
         what = f"{option} {name}={'***' if is_secret(name) else value[:60]}"
         if name in of_thread_counts(framework, mode):
@@ -138,42 +144,42 @@ def contradiction(
                     f"--threads {value[:20]} instead. With --threads default it sets no count, and "
                     "launches get the value given."
                 )
-        elif name in of_settings:
-            setting = of_settings[name]
+        elif name in setting_by_variable:
+            setting = setting_by_variable[name]
             if value != framework.setting(setting).variables[name]:
                 return (
                     f"{what}: the setting {setting} of {framework.name} sets {name} too. Measure "
                     f"without the setting, as in --tuning installed, or leave {name} out."
                 )
-        elif name in of_mode and value != of_mode[name]:
+        elif name in variables_of_mode and value != variables_of_mode[name]:
             return (
-                f"{what}: {framework.name} in the mode {mode} needs {name}={of_mode[name]}. Choose "
-                f"another mode with --frameworks {framework.name}:MODE, or leave {name} out."
+                f"{what}: {framework.name} in the mode {mode} needs "
+                f"{name}={variables_of_mode[name]}. Choose another mode with --frameworks "
+                f"{framework.name}:MODE, or leave {name} out."
             )
     return ""
 
 
 def of_thread_counts(framework: Framework, mode: str) -> frozenset[str]:
     """Return the names of the variables that dlbench sets from a cell's thread count."""
-    of_mode = framework.modes[mode].variables if mode in framework.modes else {}
-    return frozenset(
-        name for name, value in {**framework.variables, **of_mode}.items() if "{threads}" in value
-    )
+    variables = dict(framework.variables)
+    if mode in framework.modes:
+        variables.update(framework.modes[mode].variables)
+    return frozenset(name for name, value in variables.items() if "{threads}" in value)
 
 
 def left_behind(
     given: Collection[str], frameworks: Iterable[Framework], of_threads: Collection[str] = ()
 ) -> str:
-    """Return a sentence with the variables of this shell that frameworks read and launches do not
-    get; else empty.
+    """Return a sentence with the shell's variables that frameworks read and launches do not get.
 
-    Of a user's own step, these are also the variables that its file names. ``of_threads`` are set
-    by dlbench from thread counts.
+    It is empty if there are none. Of a user's own step, these are also the variables that its file
+    names. ``of_threads`` are set by dlbench from thread counts.
     """
     rows = list(frameworks)
     patterns = list(TELLING_VARIABLES)
     if any(row.external for row in rows):
-        patterns += _OF_OWN_CODE
+        patterns += _READ_BY_OWN_CODE
     else:
         patterns.remove("PYTHONPATH")
     telling = re.compile("|".join(map(fnmatch.translate, patterns)))
@@ -181,21 +187,18 @@ def left_behind(
     for file in {row.file for row in rows if row.file is not None}:
         for name in names_read(file):
             read_by.setdefault(name, file.name)
-    names = [
-        name
-        for name in sorted(os.environ)
-        if os.environ[name]
-        and name not in given
-        and name not in _HEEDED
-        and name not in _OF_DLBENCH
-        if name in read_by or (telling.fullmatch(name) and not name.endswith("_VERSION"))
-    ]
+    names = []
+    for name in sorted(os.environ):
+        if not os.environ[name] or name in given or name in _EFFECTIVE or name in _RESERVED:
+            continue
+        is_telling = telling.fullmatch(name) and not name.endswith("_VERSION")
+        if name in read_by or is_telling:
+            names.append(name)
     if not names:
         return ""
-    shown = [
-        f"{name} (read by {read_by[name]})" if name in read_by else name
-        for name in names[:_MOST_NAMES]
-    ]
+    shown = []
+    for name in names[:_MOST_NAMES]:
+        shown.append(f"{name} (read by {read_by[name]})" if name in read_by else name)
     if len(names) > _MOST_NAMES:
         shown.append(f"{len(names) - _MOST_NAMES} more")
     listed = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
@@ -203,51 +206,44 @@ def left_behind(
     ways = []
     passable = [name for name in names if name not in of_threads]
     counts = [name for name in names if name in of_threads]
-    if passable:
-        ways.append(
-            f"{OPTION} {passable[0]} passes it on"
-            if len(names) == 1
-            else f"{OPTION} NAME passes one on"
-        )
+    if passable and len(names) == 1:
+        ways.append(f"{OPTION} {passable[0]} passes it on")
+    elif passable:
+        ways.append(f"{OPTION} NAME passes one on")
     if counts:
         ways.append(f"dlbench sets {' and '.join(counts)} from --threads")
     return f"{listed} {verb} not passed to launches: {', and '.join(ways)}."
 
 
 def names_read(file: Path) -> frozenset[str]:
-    """Return the names of the environment variables that a Python file reads, where they are
-    written as constants.
-    """
+    """Return the environment variables that a Python file reads, written as constants."""
     try:
         tree = ast.parse(file.read_bytes())
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        RecursionError,
-        MemoryError,
-    ):  # its launch says what is wrong with it
-        return frozenset()
-    return frozenset(filter(None, map(_name_read, ast.walk(tree))))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()  # its launch says what is wrong with it
+    names = {_name_read(node) for node in ast.walk(tree)}
+    return frozenset(names - {""})
 
 
 def _name_read(node: ast.AST) -> str:
-    """Return the variable that an expression reads: os.environ["X"], os.environ.get("X"),
-    os.getenv("X"), and such.
+    """Return the variable that an expression reads; empty if it reads none.
+
+    Such as os.environ["X"], os.environ.get("X") and os.getenv("X").
     """
     key: ast.expr | None = None
-    if isinstance(node, ast.Subscript) and _called(node.value) == "environ":
+    if isinstance(node, ast.Subscript) and _last_name(node.value) == "environ":
         key = node.slice
-    elif isinstance(node, ast.Compare) and _called(node.comparators[0]) == "environ":
+    elif isinstance(node, ast.Compare) and _last_name(node.comparators[0]) == "environ":
         key = node.left
     elif isinstance(node, ast.Call) and node.args:
-        of_environ = isinstance(node.func, ast.Attribute) and _called(node.func.value) == "environ"
-        if of_environ or _called(node.func) == "getenv":
+        function = node.func
+        is_method = isinstance(function, ast.Attribute) and _last_name(function.value) == "environ"
+        if is_method or _last_name(function) == "getenv":
             key = node.args[0]
     return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""
 
 
-def _called(node: ast.expr) -> str:
+def _last_name(node: ast.expr) -> str:
     """Return the last name of an expression: "environ" for `os.environ` and for `environ`."""
     if isinstance(node, ast.Attribute):
         return node.attr

@@ -212,8 +212,8 @@ class Recipe:
     def listed(self) -> dict:
         answer = run_with(self.variables, self.folder, "env", "list", "--json")
         assert answer.returncode == 0, answer.stderr
-        (found,) = [each for each in json.loads(answer.stdout) if each["name"] == "tiny"]
-        return found
+        (entry,) = [entry for entry in json.loads(answer.stdout) if entry["name"] == "tiny"]
+        return entry
 
     def environments(self) -> list[Path]:
         return [
@@ -322,7 +322,10 @@ def test_a_build_unpacks_links_and_notes_what_the_lock_names(recipe):
     "number",
     [
         signal.SIGKILL,
-        *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGINT, signal.SIGTERM)),
+        *(
+            pytest.param(number, marks=pytest.mark.slow)
+            for number in (signal.SIGINT, signal.SIGTERM)
+        ),
     ],
 )
 def test_an_interrupted_download_goes_on_with_what_was_verified(recipe, number):
@@ -411,8 +414,8 @@ def assert_unavailable(recipe: Recipe, *parts: str) -> None:
 def test_without_apt_it_is_unavailable(recipe, program, package):
     folder = recipe.folder / "path"
     folder.mkdir()
-    for each in {"apt-get", "dpkg-deb", "apt-config", "sh"} - {program}:
-        (folder / each).symlink_to(shutil.which(each))
+    for program_name in {"apt-get", "dpkg-deb", "apt-config", "sh"} - {program}:
+        (folder / program_name).symlink_to(shutil.which(program_name))
     recipe.variables["PATH"] = str(folder)
     assert_unavailable(
         recipe, f"{program} (of the package {package}) is not on PATH", f"Install {package}"
@@ -472,7 +475,7 @@ def test_without_mirror_keys_or_the_right_machine_it_is_unavailable(recipe):
 )
 def test_the_mirror_is_taken_from_the_machines_sources(tmp_path, monkeypatch, lists, expected):
     monkeypatch.delenv("DLBENCH_DEBIAN_MIRROR", raising=False)
-    answers = [f"echo \"'{each}/InRelease' x 0\"\n" for each in lists]
+    answers = [f"echo \"'{address}/InRelease' x 0\"\n" for address in lists]
     script(tmp_path / "apt-get", "".join(["#!/bin/sh\n", *answers]))
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     debian.machines_mirror.cache_clear()

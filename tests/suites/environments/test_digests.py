@@ -90,12 +90,12 @@ def test_a_home_that_cannot_be_written_costs_only_time(tmp_path, monkeypatch):
 @example({}, {"torch/lib/libtorch.so": b"!"})
 @example({}, {"sitecustomize.py": b""})
 def test_digests_are_equal_exactly_where_the_files_are(tmp_path, one, other):
-    found = []
+    made = []
     for name, files in (("one", one), ("deeper/other", other)):
         shutil.rmtree(tmp_path / name, ignore_errors=True)
-        found.append(digests.build_digest(make(tmp_path / name, **files)))
-    assert [len(each) for each in found] == [12, 12]
-    assert (found[0] == found[1]) == (one == other)
+        made.append(digests.build_digest(make(tmp_path / name, **files)))
+    assert [len(digest) for digest in made] == [12, 12]
+    assert (made[0] == made[1]) == (one == other)
 
 
 def test_a_framework_outside_the_package_folders_counts_too(tmp_path):

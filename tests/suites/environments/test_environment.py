@@ -28,10 +28,10 @@ from dlbench.suites.planning.values import Build
 
 def source_of(framework, interpreter=None, name="tiny", build_missing=True):
     said = []
-    found = environment.prepare_sources(
+    sources = environment.prepare_sources(
         [Build(name, framework, interpreter)], said.append, build_missing
     )
-    return found[name], said
+    return sources[name], said
 
 
 def test_the_states_of_an_environment(tiny, home, tmp_path):
@@ -213,8 +213,8 @@ def test_a_folder_that_may_not_be_used_is_named_with_the_remedy(monkeypatch, mod
         finally:
             if root:
                 os.seteuid(0)
-            for each in (folder, home):
-                each.chmod(0o755)
+            for path in (folder, home):
+                path.chmod(0o755)
         assert "Permission denied. Set DLBENCH_HOME to a folder" in message
         assert list(home.iterdir()) == []
 
@@ -287,19 +287,19 @@ def test_an_environment_that_cannot_be_had_leaves_the_other_rows_alone(tiny, tmp
     monkeypatch.setenv("FAKE_PIP_EXIT", "1")
     monkeypatch.setenv("FAKE_PIP_SAYS", "NewConnectionError")
     said = []
-    found = environment.prepare_sources(
+    sources = environment.prepare_sources(
         [Build("tiny", tiny), Build("null", find("null"))], said.append
     )
-    assert found["tiny"].interpreter is None
-    assert "could not be reached" in found["tiny"].reason
-    assert found["null"].interpreter == Path(sys.executable)
+    assert sources["tiny"].interpreter is None
+    assert "could not be reached" in sources["tiny"].reason
+    assert sources["null"].interpreter == Path(sys.executable)
     assert any("Tiny is left out" in line for line in said)
 
 
 @pytest.mark.parametrize("change", [{"model": "Another"}, {"instruction_sets": ("avx2",)}])
 def test_another_kind_of_processor_keeps_its_own_programs(monkeypatch, change):
-    found = framework.find("jax")
-    here = folders.cache_directory(found)
+    jax = framework.find("jax")
+    here = folders.cache_directory(jax)
     cpu = replace(probe_cpu(), affinity=(0,), quota_cpus=0.5)
     try:
         for same, changes in ((True, {}), (False, change)):
@@ -307,8 +307,8 @@ def test_another_kind_of_processor_keeps_its_own_programs(monkeypatch, change):
             monkeypatch.setattr(
                 folders, "probe_cpu", lambda changes=changes: replace(cpu, **changes)
             )
-            assert (folders.cache_directory(found) == here) is same
-            assert folders.cache_directory(found).parent == here.parent
+            assert (folders.cache_directory(jax) == here) is same
+            assert folders.cache_directory(jax).parent == here.parent
     finally:
         folders.processor.cache_clear()
 

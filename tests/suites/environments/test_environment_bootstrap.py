@@ -43,7 +43,7 @@ def test_syntax_that_is_too_new_for_a_guest_is_noticed(tmp_path, monkeypatch, li
     (own / "framework.toml").write_text('python = ["3.12", "3.11"]\n')
     for folder in (tmp_path, own):
         (folder / "module.py").write_text("n = 1\n" + line + "\n")
-    found = bootstrap.guest_modules(tmp_path)
-    assert found == {(3, 6): [tmp_path / "module.py"], (3, 11): [own / "module.py"]}
-    assert bootstrap.too_new((3, 6), found[3, 6])
-    assert not bootstrap.too_new((3, 11), found[3, 11])
+    modules = bootstrap.guest_modules(tmp_path)
+    assert modules == {(3, 6): [tmp_path / "module.py"], (3, 11): [own / "module.py"]}
+    assert bootstrap.too_new((3, 6), modules[3, 6])
+    assert not bootstrap.too_new((3, 11), modules[3, 11])

@@ -67,15 +67,17 @@ def test_an_interpreter_is_inspected_without_importing_anything_or_the_hosts_pyt
 ):
     (tmp_path / "sneaked_in.py").write_text("")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    found = interpreters.inspect(Path(sys.executable), ("numpy", "no_such_module", "sneaked_in"))
-    assert found.name == f"CPython {sys.version.split()[0]}"
-    assert found.missing == ("no_such_module", "sneaked_in")
-    assert found.distributions.keys() >= {"numpy", "sqlalchemy"}
+    inspection = interpreters.inspect(
+        Path(sys.executable), ("numpy", "no_such_module", "sneaked_in")
+    )
+    assert inspection.name == f"CPython {sys.version.split()[0]}"
+    assert inspection.missing == ("no_such_module", "sneaked_in")
+    assert inspection.distributions.keys() >= {"numpy", "sqlalchemy"}
 
 
 @pytest.mark.parametrize("text", ["no script", "#!/bin/sh\necho hello\n", "#!/bin/sh\necho '[]'\n"])
 def test_what_is_no_python_is_refused(tmp_path, text):
-    for each in (
+    for path in (
         Path("/no/such/python"),
         Path("/"),
         Path("/bin/cat"),
@@ -86,7 +88,7 @@ def test_what_is_no_python_is_refused(tmp_path, text):
             FrameworkEnvironmentError,
             match=r"is not a Python interpreter that starts\. Give the path",
         ):
-            interpreters.inspect(each)
+            interpreters.inspect(path)
 
 
 def test_a_pyenv_of_another_user_is_passed_over(places, monkeypatch):

@@ -25,17 +25,19 @@ from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.planning.framework import shipped
 
 LOCKED = [
-    each
+    variant
     for framework in shipped().values()
-    for each in framework.by_lock
-    if framework.environment == "own" and each.lock_file.exists()
+    for variant in framework.by_lock
+    if framework.environment == "own" and variant.lock_file.exists()
 ]
 
 
 LINE = re.compile(r"[a-z0-9-]+==[0-9][0-9a-z.]*(?:\+cpu)?( --hash=sha256:[0-9a-f]{64})+")
 
 
-@pytest.mark.parametrize("framework", LOCKED, ids=lambda each: f"{each.name}-{each.requirements}")
+@pytest.mark.parametrize(
+    "framework", LOCKED, ids=lambda variant: f"{variant.name}-{variant.requirements}"
+)
 def test_every_line_of_a_lock_has_a_version_and_checksums(framework):
     lines = [
         line
@@ -69,9 +71,11 @@ def test_an_extra_that_one_wheel_asks_of_another_brings_what_that_extra_needs(tm
     }
     for name, requires in needs.items():
         with zipfile.ZipFile(tmp_path / f"{name}-1-py3-none-any.whl", "w") as archive:
-            text = f"Name: {name}\n" + "".join(f"Requires-Dist: {each}\n" for each in requires)
+            text = f"Name: {name}\n" + "".join(
+                f"Requires-Dist: {requirement}\n" for requirement in requires
+            )
             archive.writestr(f"{name}-1.dist-info/METADATA", text)
-    assert packages._asked_for(tmp_path, tmp_path) == {"cuda-kit", "nvidia-blas"}
+    assert packages._required_names(tmp_path, tmp_path) == {"cuda-kit", "nvidia-blas"}
 
 
 def test_a_lock_with_checksums_takes_no_other_file(home, tmp_path, host_python):
@@ -131,15 +135,15 @@ def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(
     assert not folders.downloads(built.directory).exists()
 
 
-@pytest.mark.parametrize(("found", "taken"), [("1.0", [1]), ("cpu 1.0", [0]), ("", None)])
+@pytest.mark.parametrize(("available", "taken"), [("1.0", [1]), ("cpu 1.0", [0]), ("", None)])
 def test_of_two_lines_of_one_package_the_first_that_pip_finds_is_taken(
-    tiny, tmp_path, found, taken
+    tiny, tmp_path, available, taken
 ):
     kept = tmp_path / "kept"
     lines = [f"one==1.0+cpu --hash=sha256:{'0' * 64}", f"one==1.0 --hash=sha256:{'1' * 64}"]
     tiny.lock_file.write_text("\n".join(lines))
     # Pip, asked for the file of the requirement in its last word.
-    pip = script(tmp_path / "pip", f'#!/bin/sh\nfor last; do :; done; for each in {found}; do\n'
+    pip = script(tmp_path / "pip", f'#!/bin/sh\nfor last; do :; done; for each in {available}; do\n'
                  'grep -q "$each --hash\\|+$each --hash" "$last" && exit 0; done; exit 1\n')  # fmt: skip
 
     def asked():

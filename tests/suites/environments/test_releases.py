@@ -1,5 +1,4 @@
-"""Releases on the package index: which are for a Python here, environments with what fits them, and
-measuring them."""
+"""Releases on the package index: their Pythons, their environments, and measuring them."""
 
 import json
 import os
@@ -31,8 +30,8 @@ NOWHERE = "http://127.0.0.1:9/simple"
 def wheel(file: str, uploaded: str | None = None, requires: str | None = None) -> index.Wheel:
     """Return the wheel of this name, as the index describes it."""
     page = {"files": [{"filename": file, "upload-time": uploaded, "requires-python": requires}]}
-    (found,) = index.read_page(file.partition("-")[0], JSON, json.dumps(page))
-    return found
+    (made,) = index.read_page(file.partition("-")[0], JSON, json.dumps(page))
+    return made
 
 
 @pytest.fixture(autouse=True)
@@ -60,22 +59,22 @@ def test_pages_in_json_and_html_give_wheels_that_are_not_yanked():
         {"filename": "tiny-1.5-py3-none-any.whl", "requires-python": ">=3.7, none"},
         {"filename": "tiny-1.6-cp311-cp311-manylinux1_x86_64.whl", "requires-python": ">=3.9"},
     ]
-    found = list(index.read_page("tiny", JSON, json.dumps({"files": files})))
-    assert [(str(each.version), each.uploaded, each.size) for each in found] == [
+    wheels = list(index.read_page("tiny", JSON, json.dumps({"files": files})))
+    assert [(str(wheel.version), wheel.uploaded, wheel.size) for wheel in wheels] == [
         ("1.0", date(2024, 5, 6), 7),
         ("1.2rc1", None, 0),
         ("1.6", None, 0),
     ]
-    anchors = "".join(
-        f'<a href="../files/{each["filename"]}#sha256=0" data-requires-python="{each.get("requires-python", "")}"'
-        f"{' data-yanked' if each.get('yanked') else ''}>x</a>"
-        for each in files
-    ).replace(">=", "&gt;=")
-    shown = list(
-        index.read_page("tiny", "text/html; charset=utf-8", f"<html><body>{anchors}</body></html>")
-    )
-    assert [(each.file, each.requires) for each in shown] == [
-        (each.file, each.requires) for each in found
+    anchors = []
+    for file in files:
+        requires = file.get("requires-python", "").replace(">", "&gt;")
+        yanked = " data-yanked" if file.get("yanked") else ""
+        address = f"../files/{file['filename']}#sha256=0"
+        anchors.append(f'<a href="{address}" data-requires-python="{requires}"{yanked}>x</a>')
+    page = f"<html><body>{''.join(anchors)}</body></html>"
+    shown = list(index.read_page("tiny", "text/html; charset=utf-8", page))
+    assert [(wheel.file, wheel.requires) for wheel in shown] == [
+        (wheel.file, wheel.requires) for wheel in wheels
     ]
 
 
@@ -92,10 +91,10 @@ def test_pages_in_json_and_html_give_wheels_that_are_not_yanked():
     ],
 )
 def test_a_wheel_fits_the_pythons_that_its_name_and_its_time_allow(file, uploaded, requires, fits):
-    found = wheel(file, uploaded, requires)
-    assert [python for python in ("3.8", "3.11", "3.13") if found.fits(python)] == fits
+    made = wheel(file, uploaded, requires)
+    assert [python for python in ("3.8", "3.11", "3.13") if made.fits(python)] == fits
     if requires is None and "py3" in file:
-        assert found.fits("3.13", later=True)
+        assert made.fits("3.13", later=True)
 
 
 def test_a_wheel_of_this_machine_and_this_python_fits_it():
@@ -114,11 +113,11 @@ VERSIONS = [Version(f"1.{minor}.{patch}") for minor in range(3) for patch in ran
     )
 )
 def test_each_version_gets_a_python_that_fits_and_one_is_enough_where_it_fits_all(fitting):
-    found = releases.fewest_pythons(fitting)
-    assert found.keys() == {version for version, pythons in fitting.items() if pythons}
-    assert all(python in fitting[version] for version, python in found.items())
-    common = set.intersection(*(set(fitting[version]) for version in found)) if found else set()
-    assert len(set(found.values())) == 1 or not common
+    chosen = releases.fewest_pythons(fitting)
+    assert chosen.keys() == {version for version, pythons in fitting.items() if pythons}
+    assert all(python in fitting[version] for version, python in chosen.items())
+    common = set.intersection(*(set(fitting[version]) for version in chosen)) if chosen else set()
+    assert len(set(chosen.values())) == 1 or not common
 
 
 @pytest.mark.parametrize(
@@ -134,7 +133,7 @@ def test_each_version_gets_a_python_that_fits_and_one_is_enough_where_it_fits_al
 def test_of_minor_versions_the_last_and_the_first_that_is_named(first, last, every, chosen):
     low, high = (None if word is None else Version(word) for word in (first, last))
     assert [
-        str(each) for each in releases.chosen_versions(reversed(VERSIONS), low, high, every)
+        str(version) for version in releases.chosen_versions(reversed(VERSIONS), low, high, every)
     ] == chosen
 
 
@@ -146,8 +145,8 @@ def test_a_dependency_is_of_the_releases_time_or_the_oldest_that_fits_the_python
         "none": [],
     }
     monkeypatch.setattr(index, "wheels", lambda names: {name: tuple(known[name]) for name in names})
-    found = releases.limits_of(known, date(2021, 12, 28), "3.12")
-    assert {name: str(version) for name, version in found.items()} == {"old": "2", "new": "3"}
+    limits = releases.limits_of(known, date(2021, 12, 28), "3.12")
+    assert {name: str(version) for name, version in limits.items()} == {"old": "2", "new": "3"}
     assert releases.limits_of(known, None, "3.12") == {}
 
 
@@ -177,15 +176,14 @@ def publish(tmp_path: Path, module: str, version: str, text: str = "", requires:
     folder = tmp_path / "simple" / module
     folder.mkdir(parents=True, exist_ok=True)
     make_wheel(folder, module, version, text, requires)
-    links = "".join(
-        f'<a href="{each.name}">{each.name}</a>' for each in sorted(folder.glob("*.whl"))
-    )
+    files = sorted(folder.glob("*.whl"))
+    links = "".join(f'<a href="{file.name}">{file.name}</a>' for file in files)
     (folder / "index.html").write_text(f"<!DOCTYPE html><html><body>{links}</body></html>")
 
 
 def locked(tiny, version: str, ready: bool = False) -> Release:
     """Resolve a release by hand, and pretend that its environment is built."""
-    lock = releases._lock(tiny, version)
+    lock = releases._lock_path(tiny, version)
     lock.parent.mkdir(parents=True, exist_ok=True)
     heading = f"# {version}, uploaded 2024-01-01, for Python {HOST}, 5 MB"
     lock.write_text(f"{heading}\ntiny=={version} --hash=sha256:{'0' * 64}\n")
@@ -215,8 +213,8 @@ def test_an_environment_is_built_again_with_the_same_files_whatever_the_index_ha
     assert environment.remove(tiny, releases=True)
     assert left_behind(home) == []
     assert releases.source_of(tiny, first).interpreter == python
-    found = interpreters.inspect(python, ("tiny", "numpy"))
-    assert (found.missing, found.distributions["numpy"]) == ((), "1.0")
+    inspection = interpreters.inspect(python, ("tiny", "numpy"))
+    assert (inspection.missing, inspection.distributions["numpy"]) == ((), "1.0")
 
 
 def test_a_release_shares_the_python_of_those_that_are_resolved(tiny, monkeypatch, host_python):
@@ -226,9 +224,9 @@ def test_a_release_shares_the_python_of_those_that_are_resolved(tiny, monkeypatc
     files = tuple(wheel(f"tiny-{version}-py3-none-any.whl") for version in ("1.0", "1.1", "1.2"))
     monkeypatch.setattr(index, "wheels", lambda names: dict.fromkeys(names, files))
     either = tiny.model_copy(update={"python": ("3.8", HOST)})
-    assert [each.pythons[0] for each in releases.releases_on_index(either)] == ["3.8"] * 3
+    assert [release.pythons[0] for release in releases.releases_on_index(either)] == ["3.8"] * 3
     locked(either, "1.1")
-    assert [each.pythons[0] for each in releases.releases_on_index(either)] == [HOST] * 3
+    assert [release.pythons[0] for release in releases.releases_on_index(either)] == [HOST] * 3
 
 
 def test_without_an_index_what_is_built_is_used_and_the_rest_is_said(tiny, monkeypatch):
@@ -239,9 +237,9 @@ def test_without_an_index_what_is_built_is_used_and_the_rest_is_said(tiny, monke
     for version, ready in (("1.0", True), ("1.1", False), ("1.2", True)):
         locked(tiny, version, ready)
     said = []
-    found = releases.releases_on_index(tiny, first="0.9", report=said.append)
-    assert [each.version for each in found] == ["1.0", "1.2"]
-    assert found[0].uploaded == date(2024, 1, 1)
+    offered = releases.releases_on_index(tiny, first="0.9", report=said.append)
+    assert [release.version for release in offered] == ["1.0", "1.2"]
+    assert offered[0].uploaded == date(2024, 1, 1)
     assert "Only the releases that are built here are used: 1.0, 1.2." in said[0]
     assert environment.size_of_releases(tiny) == (2, 3000)
 
@@ -257,10 +255,10 @@ def test_an_index_that_fails_in_the_middle_is_not_asked_again(tiny, monkeypatch)
     said = []
     new = [Release(version, None, (HOST,)) for version in ("1.1", "1.2")]
     wanted = [locked(tiny, "1.0", ready=True), *new, locked(tiny, "1.3")]
-    found = releases.sources(tiny, wanted, report=said.append)
+    sources = releases.sources(tiny, wanted, report=said.append)
     assert asked == ["1.1"]
-    assert [each.interpreter is not None for each in found] == [True, False, False, False]
-    assert {each.reason for each in found[1:]} == {"the package index could not be reached."}
+    assert [source.interpreter is not None for source in sources] == [True, False, False, False]
+    assert {source.reason for source in sources[1:]} == {"the package index could not be reached."}
     assert sum("is left out: the package index could not be reached." in line for line in said) == 3
 
 
@@ -282,10 +280,10 @@ def test_what_cannot_be_installed_has_a_reason_and_the_others_are_built(tiny, tm
     publish(tmp_path, "numpy", "1.0")
     publish(tmp_path, "tiny", "1.0", requires="nowhere")
     publish(tmp_path, "tiny", "1.1", requires="numpy")
-    found = releases.sources(tiny, releases.releases_on_index(tiny), report=lambda line: None)
-    assert [each.interpreter is not None for each in found] == [False, True]
-    assert "No matching distribution found for nowhere" in found[0].reason
-    assert "\n" not in found[0].reason
+    sources = releases.sources(tiny, releases.releases_on_index(tiny), report=lambda line: None)
+    assert [source.interpreter is not None for source in sources] == [False, True]
+    assert "No matching distribution found for nowhere" in sources[0].reason
+    assert "\n" not in sources[0].reason
 
 
 def test_releases_that_are_not_built_and_are_not_to_be_built_have_one_sentence_and_the_remedy(tiny):
@@ -371,8 +369,8 @@ def measured(tiny, tmp_path, virtual_environment, monkeypatch):
     beside = tmp_path / "numpy-alone"
     beside.mkdir()
     site = Path(numpy.__file__).parents[1]
-    for each in (site / "numpy", *site.glob("numpy.libs")):
-        (beside / each.name).symlink_to(each)
+    for path in (site / "numpy", *site.glob("numpy.libs")):
+        (beside / path.name).symlink_to(path)
     (packages_folder,) = virtual_environment.glob("lib/python*/site-packages")
     (packages_folder / "numpy-alone.pth").write_text(f"{beside}\n")
     folder = tmp_path / "adapter"
@@ -407,12 +405,12 @@ def test_releases_are_built_measured_resumed_without_an_index_and_shown(
     assert run.finished is not None
     assert len(launches) == len(set(launches))
     first, second, broken = json.loads(out)["rows"]
-    assert [each["release"] for each in (first, second, broken)] == ["1.0", "1.1", "1.2"]
+    assert [row["release"] for row in (first, second, broken)] == ["1.0", "1.1", "1.2"]
     assert second["before"] == "1.0"
     assert second["seconds_per_minibatch"]["launches"] == 3
     assert second["ratio"]["value"] > 1.5  # of 10: other programs may be in the way
     assert (broken["status"], "broken here" in broken["reason"]) == ("crashed", True)
-    (line,) = [each for each in said.splitlines() if "dlbench bisect" in each]
+    (line,) = [row for row in said.splitlines() if "dlbench bisect" in row]
     clear = second["change"] == "slower"
     assert line.startswith("Confirm it" if clear else "Decide whether 1.1 differs from 1.0: ")
     assert "dlbench bisect tiny --suite mine.toml --networks small --threads 1 " in line
@@ -425,7 +423,7 @@ def test_releases_are_built_measured_resumed_without_an_index_and_shown(
     code, out, said = command(*measured, *words, "--no-build", "--json")
     monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "simple").as_uri())
     assert code == 0, said
-    assert [(each["release"], each["framework"]) for each in json.loads(out)["rows"]] == [
+    assert [(row["release"], row["framework"]) for row in json.loads(out)["rows"]] == [
         ("1.0", "tiny-1.0"),
         ("1.1", "tiny-1.1"),
     ]
@@ -443,16 +441,16 @@ def test_a_bisection_builds_what_it_asks_for_and_says_what_it_could_not_tell_apa
     ends = ("--good", "1.0", "--bad", "tiny-1.1")
     code, out, said = command("bisect", *measured[1:], "--network", "small", *ends, "--json")
     assert code in (1, 6), said  # this machine may be too busy
-    found = json.loads(out)
-    assert (found["kind"], found["good"], found["candidates"]) == (
+    bisection = json.loads(out)
+    assert (bisection["kind"], bisection["good"], bisection["candidates"]) == (
         "release",
         "tiny-1.0",
         ["tiny-1.0.1", "tiny-1.1"],
     )
     if code == 1:
-        assert found["suspects"] == ["tiny-1.0.1", "tiny-1.1"]
-        assert "broken here" in found["tried"][0]["problem"]
-        assert found["slowdown"]["ratio"] > 3
+        assert bisection["suspects"] == ["tiny-1.0.1", "tiny-1.1"]
+        assert "broken here" in bisection["tried"][0]["problem"]
+        assert bisection["slowdown"]["ratio"] > 3
 
 
 def test_ends_that_are_no_two_releases_in_order_are_refused(measured, command):
@@ -501,10 +499,10 @@ def test_interpreters_take_the_place_of_the_index_in_their_order(command, tmp_pa
     )
     code, out, said = command("releases", "null", *QUIET, *words, "--json", "--plot", "drawn.svg")
     assert code == 0, said
-    assert [each["release"] for each in json.loads(out)["rows"]] == ["newer", "older"]
+    assert [row["release"] for row in json.loads(out)["rows"]] == ["newer", "older"]
     assert os.path.getsize(tmp_path / "drawn.svg")  # noqa: PTH202
     code, out, _ = command("report", "releases", "--json")
-    assert [each["release"] for each in json.loads(out)["rows"]] == ["newer", "older"]
+    assert [row["release"] for row in json.loads(out)["rows"]] == ["newer", "older"]
 
 
 @pytest.mark.parametrize(
@@ -535,8 +533,8 @@ def test_what_cannot_be_meant_is_refused_in_one_line(home, command, tmp_path, wo
 def test_prereleases_are_offered_on_request_alone(tmp_path, tiny):
     for version in ("1.0", "1.1rc1"):
         publish(tmp_path, "tiny", version)
-    assert [each.version for each in releases.releases_on_index(tiny)] == ["1.0"]
-    assert [each.version for each in releases.releases_on_index(tiny, pre=True)] == [
+    assert [release.version for release in releases.releases_on_index(tiny)] == ["1.0"]
+    assert [release.version for release in releases.releases_on_index(tiny, pre=True)] == [
         "1.0",
         "1.1rc1",
     ]

@@ -71,7 +71,7 @@ class Cluster:
             sockets = [
                 held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(nodes + 1)
             ]
-            port, *ports = [each.getsockname()[1] for each in sockets]
+            port, *ports = [bound.getsockname()[1] for bound in sockets]
         host = socket.gethostname().split(".")[0]
         text = _SETTINGS.format(
             host=host, user=pwd.getpwuid(os.getuid()).pw_name, folder=folder, port=port
@@ -187,7 +187,7 @@ class Cluster:
             words = [
                 process.cwd(),
                 *process.cmdline(),
-                *(each.path for each in process.open_files()),
+                *(file.path for file in process.open_files()),
             ]
         except (psutil.Error, OSError):
             return False

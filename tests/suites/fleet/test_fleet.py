@@ -40,21 +40,21 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         suite_of_null(step_seconds=0.1, protocol=protocol, threads=[1, 2])
     )
     yield tmp_path
-    for each in jobs_of(tmp_path):
-        each.kill()
+    for process in jobs_of(tmp_path):
+        process.kill()
 
 
 def jobs_of(folder: Path, node: str = "") -> list[psutil.Process]:
     """Return the processes of this folder's fleets."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             words = process.cmdline()
             if "--node" in words and words[-1].endswith(node) and Path(process.cwd()) == folder:
-                found.append(process)
+                processes.append(process)
         except (psutil.Error, OSError):
             continue
-    return found
+    return processes
 
 
 def fleet(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -158,10 +158,10 @@ def test_states() -> None:
 
 @pytest.fixture
 def machine() -> Machine:
-    found = probe()
-    cpu = replace(found.cpu, affinity=tuple(range(8)), logical_cpus=8, quota_cpus=None)
+    probed = probe()
+    cpu = replace(probed.cpu, affinity=tuple(range(8)), logical_cpus=8, quota_cpus=None)
     return replace(
-        found, cpu=cpu, memory=replace(found.memory, total_bytes=64 * 1024**3, limit_bytes=None)
+        probed, cpu=cpu, memory=replace(probed.memory, total_bytes=64 * 1024**3, limit_bytes=None)
     )
 
 
@@ -197,11 +197,11 @@ def test_other_jobs_are_looked_for_now_and_then(
 
 
 def test_the_name_of_a_node_is_slurms_first(machine: Machine) -> None:
-    found = [
+    nodes = [
         fleet_node("f/asked", machine, print, variables)
         for variables in ({}, {"SLURMD_NODENAME": "n1"})
     ]
-    assert [node.name for node in found if node] == ["asked", "n1"]
+    assert [node.name for node in nodes if node] == ["asked", "n1"]
     assert fleet_node(None, machine, print) is None
     with pytest.raises(UsageError, match="Write FLEET/NODE"):
         fleet_node("f", machine, print)

@@ -128,7 +128,7 @@ def test_a_shared_node_is_said_in_every_record_and_a_cancelled_job_keeps_its_own
     with Store.open(lab.url, create=False) as store:
         shared = [record.node.shared for record in store.records() if record.node]
     assert shared
-    assert all(f"other jobs are on it: {other}" in each for each in shared)
+    assert all(f"other jobs are on it: {other}" in reason for reason in shared)
     assert (
         "measured on a node of a fleet that the job did not have"
         in lab.dlbench("report", "matrix").stdout

@@ -64,9 +64,9 @@ def test_a_session_of_others_is_left_alone(session, pytester):
 
 
 def test_without_pytest_benchmark_it_says_what_is_missing(session):
-    found = session(suite="quick", benchmark=False)
-    assert found.ret == pytest.ExitCode.USAGE_ERROR
-    found.stderr.fnmatch_lines(
+    result = session(suite="quick", benchmark=False)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
         ["*needs pytest-benchmark. Install it: pip install pytest-benchmark*"]
     )
 
@@ -78,7 +78,7 @@ def test_a_file_holds_the_samples_to_the_nanosecond_and_comes_back_as_the_run(se
         (run,) = store.runs()
         records = store.records()
     content = json.loads(pytester.path.joinpath("out.json").read_text())
-    assert [each["fullname"] for each in content["benchmarks"]] == [
+    assert [record["fullname"] for record in content["benchmarks"]] == [
         f"dlbench::{SLOW}",
         f"dlbench::{FAST}",
     ]
@@ -100,7 +100,7 @@ def test_a_file_holds_the_samples_to_the_nanosecond_and_comes_back_as_the_run(se
     assert "branch" in content["commit_info"]
     (imported,) = runs_of([files.read("out.json")], "9.9")
     assert imported.run == run
-    assert {repr(each) for each in imported.records} == {repr(each) for each in records}
+    assert {repr(record) for record in imported.records} == {repr(record) for record in records}
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_a_file_holds_the_samples_to_the_nanosecond_and_comes_back_as_the_run(se
 def test_a_hole_is_a_skip_or_a_failure_with_its_reason(session, pytester, fault, kind, said):
     pytester.path.joinpath("mine.toml").write_text(SUITE + f'fault = "{fault}"\n')
     words = "--dlbench-launches", "1", "--dlbench-threads", "1"
-    found = session("-rfEs", "-W", "error", *words)
-    found.assert_outcomes(**{kind: 1})
-    text = " ".join(found.stdout.str().split())
+    result = session("-rfEs", "-W", "error", *words)
+    result.assert_outcomes(**{kind: 1})
+    text = " ".join(result.stdout.str().split())
     assert said in text
     assert "Traceback" not in text
 
@@ -144,11 +144,11 @@ def test_tests_of_ones_own_are_run_over_the_cells(session, pytester):
             benchmark(lambda: None)
         """
     )
-    found = session("--benchmark-json", "out.json", "--benchmark-max-time", "0.01")
-    found.assert_outcomes(passed=7)
+    result = session("--benchmark-json", "out.json", "--benchmark-max-time", "0.01")
+    result.assert_outcomes(passed=7)
     by_name = {
-        each["name"]: each
-        for each in json.loads(pytester.path.joinpath("out.json").read_text())["benchmarks"]
+        benchmark["name"]: benchmark
+        for benchmark in json.loads(pytester.path.joinpath("out.json").read_text())["benchmarks"]
     }
     assert set(by_name) == {
         f"test_{what}[fcn5-b64-null-null-cpu-{n}]" for what in ("step", "real_time") for n in (1, 2)
@@ -177,9 +177,9 @@ def test_only_what_was_chosen_is_measured(session):
     ],
 )
 def test_what_cannot_be_meant_is_one_line(session, words, part):
-    found = session(*words)
-    assert found.ret == pytest.ExitCode.USAGE_ERROR
-    (line,) = [each for each in found.errlines if each.startswith("ERROR")]
+    result = session(*words)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in result.errlines if line.startswith("ERROR")]
     assert part in line
 
 
@@ -188,9 +188,9 @@ def test_tests_spread_over_processes_are_refused(session, pytester):
     session("--dist", "no", "--dlbench-threads", "1", "--dlbench-launches", "1").assert_outcomes(
         passed=1
     )
-    found = session("--dist", "load")
-    assert found.ret == pytest.ExitCode.USAGE_ERROR
-    found.stderr.fnmatch_lines(["*run it without pytest-xdist (-n 0)*"])
+    result = session("--dist", "load")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*run it without pytest-xdist (-n 0)*"])
 
 
 OWN_STEP = """
@@ -214,7 +214,7 @@ def test_a_step_of_ones_own_is_a_benchmark(session, pytester):
         f"--dlbench-python={sys.executable}",
         "--dlbench-loss-tolerance=1%",
     )
-    found = session(
+    result = session(
         *words,
         "-v",
         "--dlbench-no-quiet-gate",
@@ -223,8 +223,8 @@ def test_a_step_of_ones_own_is_a_benchmark(session, pytester):
         "--dlbench-batch-sizes",
         "8",
     )
-    found.assert_outcomes(passed=1)
-    found.stdout.fnmatch_lines(
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
         ["dlbench::dlbench[[]train_step-*-b8-train_step-file-cpu-1[]] PASSED*"]
     )
 
@@ -242,9 +242,9 @@ def test_launches_of_a_session_get_environment_variables(session, tmp_path):
         assert {tuple(record.variables.items()) for record in store.records()} == {
             (("A", "1"), ("B", "2"))
         }
-    found = session(*words, "--dlbench-env", "NOT_SET_ANYWHERE")
+    result = session(*words, "--dlbench-env", "NOT_SET_ANYWHERE")
     assert "--dlbench-env NOT_SET_ANYWHERE: NOT_SET_ANYWHERE is not set in this shell" in str(
-        found.stderr
+        result.stderr
     )
 
 
@@ -257,11 +257,11 @@ def test_neither_names_nor_reasons_do_anything(session, tmp_path):
         ("--dlbench-store", store, "--benchmark-json", file),
         ("--dlbench-baseline", store),
     ):
-        found = session(*words, *further, suite=str(tmp_path / "mine.toml"))
-        found.assert_outcomes(passed=1, skipped=1)
-        check_seen("\n".join((*found.outlines, *found.errlines)))
-    assert r"INCONCLUSIVE  dlbench[fcn5-b64-mine-able\x1b[2J" in found.stdout.str()
-    assert ": unsupported: " in found.stdout.str()
+        result = session(*words, *further, suite=str(tmp_path / "mine.toml"))
+        result.assert_outcomes(passed=1, skipped=1)
+        check_seen("\n".join((*result.outlines, *result.errlines)))
+    assert r"INCONCLUSIVE  dlbench[fcn5-b64-mine-able\x1b[2J" in result.stdout.str()
+    assert ": unsupported: " in result.stdout.str()
     assert len(json.loads((tmp_path / "out.json").read_text())["benchmarks"]) == 1
 
 
@@ -340,24 +340,26 @@ def test_only_a_regression_fails_the_session(
 ):
     launches, baseline, *more = words.split()
     given = "--dlbench-launches", launches, "--dlbench-baseline", baseline, *more
-    found = session(*given, suite=slower(pytester, factor))
-    assert found.ret == code
-    found.assert_outcomes(passed=2)
+    result = session(*given, suite=slower(pytester, factor))
+    assert result.ret == code
+    result.assert_outcomes(passed=2)
     said_of_each = [f"{verdict}  dlbench*-cpu-{threads}?: {said}" for threads in (1, 2)]
-    found.stdout.fnmatch_lines([*said_of_each, f"2 {verdict}", f"verdict {ending}: *2 benchmarks*"])
+    result.stdout.fnmatch_lines(
+        [*said_of_each, f"2 {verdict}", f"verdict {ending}: *2 benchmarks*"]
+    )
 
 
 @pytest.mark.usefixtures("base")
 def test_benchmark_compare_is_judged_where_the_ini_file_says_so(session, pytester):
     words = "--dlbench-launches", "4", "--benchmark-compare", "0001"
     slow = slower(pytester, 1.25)
-    found = session(*words, suite=slow)
-    assert found.ret == pytest.ExitCode.OK
-    assert "REGRESSION" not in found.stdout.str()
+    result = session(*words, suite=slow)
+    assert result.ret == pytest.ExitCode.OK
+    assert "REGRESSION" not in result.stdout.str()
     pytester.makeini("[pytest]\ndlbench_verdict = true\n")
-    found = session(*words, suite=slow)
-    assert found.ret == pytest.ExitCode.TESTS_FAILED
-    found.stdout.fnmatch_lines(["2 REGRESSION"])
+    result = session(*words, suite=slow)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["2 REGRESSION"])
 
 
 @pytest.mark.slow
@@ -377,9 +379,9 @@ def test_a_baseline_of_another_machine_gives_a_comparison(session, pytester):
         "machine_info": {},
     }
     pytester.path.joinpath("other.json").write_text(json.dumps(content))
-    found = session("--dlbench-baseline", "other.json", suite=None)
-    assert found.ret == pytest.ExitCode.OK
-    found.stdout.fnmatch_lines(["COMPARISON*; not measured on one known machine: a comparison*"])
+    result = session("--dlbench-baseline", "other.json", suite=None)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["COMPARISON*; not measured on one known machine: a comparison*"])
     pytester.makepyfile(test_new="def test_new(benchmark): benchmark.pedantic(sum, args=([1],))")
-    found = session("--dlbench-baseline", "other.json", "test_new.py", suite=None)
-    found.stdout.fnmatch_lines(["no verdict: no benchmark of this session is in the baseline"])
+    result = session("--dlbench-baseline", "other.json", "test_new.py", suite=None)
+    result.stdout.fnmatch_lines(["no verdict: no benchmark of this session is in the baseline"])

@@ -104,9 +104,9 @@ def plain(session, *words, **further):
 @pytest.fixture
 def saved(session, project):
     """A baseline of three processes."""
-    found = plain(session, "--dlbench-processes", "3", "--dlbench-save", "base.json")
-    assert found.ret == 0
-    found.stdout.fnmatch_lines([
+    result = plain(session, "--dlbench-processes", "3", "--dlbench-save", "base.json")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines([
         "dlbench: process 1 of 3",
         "dlbench: process 2 of 3, about * s left",
         "dlbench: process 3 of 3, about * s left",
@@ -128,14 +128,14 @@ def test_one_command_saves_a_baseline_and_one_gives_a_verdict(
     (project / "log.txt").unlink()
     (project / "seconds.txt").write_text(seconds)
     words = "--dlbench-processes", "3", "--dlbench-baseline=base.json", "--dlbench-undecided=fail"
-    found = plain(session, *words)
-    assert found.ret == code
-    found.assert_outcomes(passed=3)
+    result = plain(session, *words)
+    assert result.ret == code
+    result.assert_outcomes(passed=3)
     # Two files with a test of one name are two benchmarks.
-    found.stdout.fnmatch_lines(
+    result.stdout.fnmatch_lines(
         [f"{verdict}  test_a.py::test_sum: *", f"{verdict}  test_b.py::test_sum: *"]
     )
-    found.stdout.fnmatch_lines([f"2 {verdict}", f"verdict {ending}"])
+    result.stdout.fnmatch_lines([f"2 {verdict}", f"verdict {ending}"])
     ran = calls(project)
     assert [name for name, _ in ran].count("plain") == 1
     processes = {process for name, process in ran if name == "sum"}
@@ -158,15 +158,15 @@ def test_a_process_beside_other_programs_does_not_count(session, project, saved)
             "--dlbench-baseline=base.json",
             "--dlbench-undecided=fail",
         )
-        found = plain(session, *words)
+        result = plain(session, *words)
     finally:
         for process in spinning:
             process.kill()
             process.wait()
-    assert found.ret == 6
-    found.stdout.fnmatch_lines([
+    assert result.ret == 6
+    result.stdout.fnmatch_lines([
         (
-            "Other programs used up to * of the CPUs beside 3 of 3 processes, whose times do not "
+            "Other programs used up to * of the CPUs during 3 of 3 processes, whose times do not "
             "count. *"
         ),
         "CONTENDED  test_a.py::test_sum: other programs interfered with 3 of 6 launches; *",
@@ -176,8 +176,8 @@ def test_a_process_beside_other_programs_does_not_count(session, project, saved)
 
 def test_a_file_of_several_processes_is_an_ordinary_file_and_a_run_of_several_launches(saved):
     content = json.loads(saved.read_text())
-    assert [len(each["stats"]["data"]) for each in content["benchmarks"]] == [9, 9]
-    assert [each["stats"]["rounds"] for each in content["benchmarks"]] == [9, 9]
+    assert [len(benchmark["stats"]["data"]) for benchmark in content["benchmarks"]] == [9, 9]
+    assert [benchmark["stats"]["rounds"] for benchmark in content["benchmarks"]] == [9, 9]
     assert content["benchmarks"][0]["stats"]["median"] == pytest.approx(0.1, rel=0.002)
     (imported,) = runs_of([read(saved)], "9.9")
     assert imported.run.launches == 3
@@ -198,9 +198,9 @@ def test_a_file_of_several_processes_is_an_ordinary_file_and_a_run_of_several_la
 
 def test_one_session_shows_the_ratio_and_how_to_get_a_verdict(session, project, saved):
     (project / "seconds.txt").write_text("0.3")
-    found = plain(session, "--dlbench-baseline", "base.json")
-    assert found.ret == 0
-    found.stdout.fnmatch_lines([
+    result = plain(session, "--dlbench-baseline", "base.json")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines([
         (
             "INCONCLUSIVE  test_a.py::test_sum: [23].[0-9][0-9] times as long; too few launches: "
             "1, and 3 *"
@@ -213,8 +213,8 @@ def test_one_session_shows_the_ratio_and_how_to_get_a_verdict(session, project, 
 def test_copies_of_a_file_are_one_process(session, project):
     plain(session, "--benchmark-json", "here.json")
     (project / "copy.json").write_text(json.dumps(json.loads((project / "here.json").read_text())))
-    found = plain(session, "--dlbench-baseline=here.json", "--dlbench-baseline=copy.json")
-    found.stdout.fnmatch_lines([
+    result = plain(session, "--dlbench-baseline=here.json", "--dlbench-baseline=copy.json")
+    result.stdout.fnmatch_lines([
         "copy.json repeats measurements of an earlier file; they count once.",
         (
             "1 process in the baseline: no verdict; `--dlbench-processes 5 --dlbench-save=FILE` "
@@ -228,24 +228,24 @@ def test_a_folder_of_files_is_a_baseline(session, project):
     (project / "saved").mkdir()
     for number in range(2):
         plain(session, "--benchmark-json", f"saved/{number}.json")
-    found = plain(session, "--dlbench-baseline=saved")
-    found.stdout.fnmatch_lines(["2 processes in the baseline: no verdict; *"])
+    result = plain(session, "--dlbench-baseline=saved")
+    result.stdout.fnmatch_lines(["2 processes in the baseline: no verdict; *"])
 
 
 def test_new_and_missing_benchmarks_are_named(session, pytester, project, saved):
     write(pytester.path, "test_a.py", "total")
-    found = plain(session, "--dlbench-baseline=base.json")
-    found.stdout.fnmatch_lines([
+    result = plain(session, "--dlbench-baseline=base.json")
+    result.stdout.fnmatch_lines([
         "1 INCONCLUSIVE",
         "Not in the baseline (new or renamed): test_a.py::test_total",
         "In the baseline, not measured now (removed, renamed or failed): test_a.py::test_sum",
     ])  # fmt: skip
     # A part of the tests that was asked for is no loss.
     for words in (["test_b.py"], ["-k", "test_b.py"], ["test_b.py::test_sum"]):
-        found = plain(session, "--dlbench-baseline=base.json", *words)
-        found.stdout.fnmatch_lines(["1 INCONCLUSIVE"])
+        result = plain(session, "--dlbench-baseline=base.json", *words)
+        result.stdout.fnmatch_lines(["1 INCONCLUSIVE"])
         if words[0] != "-k":
-            assert "not measured now" not in found.stdout.str()
+            assert "not measured now" not in result.stdout.str()
 
 
 @pytest.mark.parametrize(
@@ -270,15 +270,15 @@ def test_why_there_is_no_verdict(session, project, words, said, code):
     for processes in ([], ["--dlbench-processes", "2"]):
         if words[0] == "-n" and processes:
             continue
-        found = plain(
+        result = plain(
             session, "--dlbench-baseline=base.json", "--dlbench-undecided=fail", *words, *processes
         )
-        assert found.ret == code
-        assert "dlbench: process" not in found.stdout.str()
+        assert result.ret == code
+        assert "dlbench: process" not in result.stdout.str()
         if said is None:
-            assert "dlbench verdicts" not in found.stdout.str()
+            assert "dlbench verdicts" not in result.stdout.str()
         else:
-            found.stdout.fnmatch_lines([f"no verdict: {said}"])
+            result.stdout.fnmatch_lines([f"no verdict: {said}"])
 
 
 @pytest.mark.slow
@@ -292,8 +292,8 @@ def test_beside_xdist_processes_measure_one_after_another(session, project, save
         "--dist",
         "loadgroup",
     )
-    found = plain(session, *words)
-    found.stdout.fnmatch_lines(["dlbench: process 3 of 3*", "2 INCONCLUSIVE"])
+    result = plain(session, *words)
+    result.stdout.fnmatch_lines(["dlbench: process 3 of 3*", "2 INCONCLUSIVE"])
     assert len(calls(project)) == 9 + 3 + 6
 
 
@@ -312,9 +312,9 @@ def test_a_baseline_without_benchmarks_is_refused_before_anything_runs(
     session, project, content, said
 ):
     (project / "base.json").write_text(content)
-    found = plain(session, "--dlbench-baseline", "base.json")
-    assert found.ret == pytest.ExitCode.USAGE_ERROR
-    (line,) = [line for line in found.errlines if line.startswith("ERROR")]
+    result = plain(session, "--dlbench-baseline", "base.json")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in result.errlines if line.startswith("ERROR")]
     assert f"base.json {said}" in line
     assert not (project / "log.txt").exists()
 
@@ -339,9 +339,9 @@ def test_a_baseline_without_benchmarks_is_refused_before_anything_runs(
     ],
 )
 def test_options_that_do_not_fit_are_one_line(session, project, words, said):
-    found = plain(session, *words)
-    assert found.ret == pytest.ExitCode.USAGE_ERROR
-    (line,) = [line for line in found.errlines if line.startswith("ERROR")]
+    result = plain(session, *words)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in result.errlines if line.startswith("ERROR")]
     assert said in line
 
 
@@ -354,7 +354,7 @@ def test_another_root_folder_of_pytest_is_seen(session, pytester):
     write(pytester.path, "inner/test_a.py", "sum")
     plain(session, "--benchmark-json", "../base.json", folder="inner")
     for words, said in ((["../base.json"], "under inner/"), (["../other.json"], "without inner/")):
-        found = plain(
+        result = plain(
             session,
             "--dlbench-baseline",
             *words,
@@ -363,12 +363,12 @@ def test_another_root_folder_of_pytest_is_seen(session, pytester):
             folder="inner",
         )
         if said.startswith("under"):
-            found.stdout.fnmatch_lines(["INCONCLUSIVE  inner/test_a.py::test_sum: *"])
-            found.stdout.fnmatch_lines(
+            result.stdout.fnmatch_lines(["INCONCLUSIVE  inner/test_a.py::test_sum: *"])
+            result.stdout.fnmatch_lines(
                 [f"pytest's root folder is not that of the baseline*looked up {said}. *"]
             )
-    found = plain(session, "--dlbench-baseline=../other.json", folder="inner")
-    found.stdout.fnmatch_lines(
+    result = plain(session, "--dlbench-baseline=../other.json", folder="inner")
+    result.stdout.fnmatch_lines(
         ["INCONCLUSIVE  test_a.py::test_sum: *", "*looked up without inner/. *"]
     )
 
@@ -377,21 +377,21 @@ def test_what_fails_in_a_process_is_named_and_fails_the_session(session, pyteste
     then = "assert len((PLACE / 'log.txt').read_text().split('sum')) != 4, 'the second process'"
     write(pytester.path, "test_a.py", "sum", then)
     (project / "test_b.py").unlink()
-    found = plain(session, "--dlbench-processes", "3", "--dlbench-save=base.json")
-    assert found.ret == pytest.ExitCode.TESTS_FAILED
-    found.stdout.fnmatch_lines(
+    result = plain(session, "--dlbench-processes", "3", "--dlbench-save=base.json")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
         ["FAILED in process 2 of 3: test_a.py::test_sum: AssertionError: the second process"]
     )
-    found.stdout.fnmatch_lines(["saved 1 benchmark of 3 processes in *"])
+    result.stdout.fnmatch_lines(["saved 1 benchmark of 3 processes in *"])
 
 
 def test_a_process_that_crashes_is_named_with_its_last_words(session, pytester, project):
     then = "if len((PLACE / 'log.txt').read_text().split('sum')) == 4: os.kill(os.getpid(), 9)"
     write(pytester.path, "test_a.py", "sum", then)
     (project / "test_b.py").unlink()
-    found = plain(session, "--dlbench-processes", "3", "--dlbench-save=base.json")
-    assert found.ret == pytest.ExitCode.TESTS_FAILED
-    found.stdout.fnmatch_lines([
+    result = plain(session, "--dlbench-processes", "3", "--dlbench-save=base.json")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([
         (
             "FAILED in process 2 of 3: test_a.py::test_sum: the process ended by SIGKILL before it "
             "reported"
@@ -404,9 +404,9 @@ def test_a_process_that_crashes_is_named_with_its_last_words(session, pytester, 
 @pytest.mark.slow
 def test_what_failed_in_the_session_is_not_run_again(session, pytester, project):
     write(pytester.path, "test_a.py", "sum", "assert 0")
-    found = plain(session, "--dlbench-processes", "2", "--dlbench-save=base.json")
-    assert found.ret == pytest.ExitCode.TESTS_FAILED
-    assert [each.fullname for each in read(project / "base.json").benchmarks] == [
+    result = plain(session, "--dlbench-processes", "2", "--dlbench-save=base.json")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert [benchmark.fullname for benchmark in read(project / "base.json").benchmarks] == [
         "test_b.py::test_sum"
     ]
     assert len(calls(project)) == 1 + 2 + 2
@@ -414,10 +414,10 @@ def test_what_failed_in_the_session_is_not_run_again(session, pytester, project)
 
 def test_a_session_that_stops_starts_no_process(session, pytester, project):
     write(pytester.path, "test_b.py", "sum", "assert 0")
-    found = plain(session, "-x", "--dlbench-processes", "3", "--dlbench-save=base.json")
-    assert found.ret == pytest.ExitCode.TESTS_FAILED
-    assert "dlbench: process" not in found.stdout.str()
-    found.stdout.fnmatch_lines(["not saved: the session stopped before its processes began"])
+    result = plain(session, "-x", "--dlbench-processes", "3", "--dlbench-save=base.json")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "dlbench: process" not in result.stdout.str()
+    result.stdout.fnmatch_lines(["not saved: the session stopped before its processes began"])
 
 
 def test_files_of_the_session_are_written_once(session, project):
@@ -437,19 +437,19 @@ def test_the_ini_file_may_name_the_number(session, project, saved):
         "[pytest]\npythonpath = .\ndlbench_processes = 3\ndlbench_verdict = true\n"
     )
     assert "dlbench verdicts" not in plain(session).stdout.str()  # nothing to judge
-    found = plain(session, "--dlbench-baseline=base.json")
-    found.stdout.fnmatch_lines(["dlbench: process 3 of 3*", "2 INCONCLUSIVE"])
-    found = plain(session, "--benchmark-compare=base.json")
-    found.stdout.fnmatch_lines(["dlbench: process 3 of 3*", "2 INCONCLUSIVE"])
-    found = plain(session, "--dlbench-baseline=base.json", "--dlbench-processes=1")
-    found.stdout.fnmatch_lines(["1 process on this side: *"])
+    result = plain(session, "--dlbench-baseline=base.json")
+    result.stdout.fnmatch_lines(["dlbench: process 3 of 3*", "2 INCONCLUSIVE"])
+    result = plain(session, "--benchmark-compare=base.json")
+    result.stdout.fnmatch_lines(["dlbench: process 3 of 3*", "2 INCONCLUSIVE"])
+    result = plain(session, "--dlbench-baseline=base.json", "--dlbench-processes=1")
+    result.stdout.fnmatch_lines(["1 process on this side: *"])
 
 
 def test_a_missing_comparison_is_said(session, project):
     (project / "pytest.ini").write_text("[pytest]\npythonpath = .\ndlbench_verdict = true\n")
-    found = plain(session, "--benchmark-compare", "--dlbench-undecided=fail")
-    assert found.ret == 6
-    found.stdout.fnmatch_lines(["no verdict: --benchmark-compare found no file to compare with"])
+    result = plain(session, "--benchmark-compare", "--dlbench-undecided=fail")
+    assert result.ret == 6
+    result.stdout.fnmatch_lines(["no verdict: --benchmark-compare found no file to compare with"])
 
 
 def start(project, *words):
@@ -538,9 +538,9 @@ def test_two_checkouts_take_turns(session, project, other):
     (project / "seconds.txt").write_text("0.11")
     write(project, "test_b.py", "total")
     words = "--dlbench-processes", "3", f"--dlbench-baseline-checkout={other}"
-    found = plain(session, *words)
-    assert found.ret == pytest.ExitCode.TESTS_FAILED
-    found.stdout.fnmatch_lines([
+    result = plain(session, *words)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([
         "dlbench: process 3 of 3 of each side, about *",
         "REGRESSION  test_a.py::test_sum: 1* % slower *",
         "Not in the baseline (new or renamed): test_b.py::test_total",
@@ -560,9 +560,9 @@ def test_checkouts_that_do_not_differ_pass(session, project, other):
         f"--dlbench-baseline-checkout={other}",
         "--dlbench-undecided=fail",
     )
-    found = plain(session, *words)
-    assert found.ret == 0
-    found.stdout.fnmatch_lines(["2 NO_REGRESSION", "verdict passed: no slowdown in 2 benchmarks"])
+    result = plain(session, *words)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["2 NO_REGRESSION", "verdict passed: no slowdown in 2 benchmarks"])
 
 
 def test_a_checkout_that_loads_the_code_of_the_other_is_seen(session, project, other, monkeypatch):
@@ -570,9 +570,9 @@ def test_a_checkout_that_loads_the_code_of_the_other_is_seen(session, project, o
     package(other, 0.1)
     shutil.rmtree(other / "mine")  # as if it lay in src, and the candidate's were installed
     monkeypatch.setenv("PYTHONPATH", str(project))
-    found = plain(session, "--dlbench-processes", "3", f"--dlbench-baseline-checkout={other}")
-    assert found.ret == pytest.ExitCode.TESTS_FAILED
-    found.stdout.fnmatch_lines([
+    result = plain(session, "--dlbench-processes", "3", f"--dlbench-baseline-checkout={other}")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([
         (
             f"FAILED in process 1 of 3 of the baseline: it loaded {project}/*, which is not its own "
             "code. Install each *"
@@ -607,9 +607,9 @@ def test_a_checkout_that_loads_the_code_of_the_other_is_seen(session, project, o
     ],
 )
 def test_options_of_a_checkout_that_do_not_fit_are_one_line(session, project, words, said):
-    found = plain(session, *words)
-    assert found.ret == pytest.ExitCode.USAGE_ERROR
-    (line,) = [line for line in found.errlines if line.startswith("ERROR")]
+    result = plain(session, *words)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in result.errlines if line.startswith("ERROR")]
     assert said in line
 
 
@@ -644,7 +644,7 @@ def test_code_of_a_checkout_that_is_installed_is_shared(monkeypatch, tmp_path, s
 def test_times_below_the_clock_give_no_ratio(session, project):
     (project / "seconds.txt").write_text("0")
     plain(session, "--benchmark-json", "base.json")
-    found = plain(session, "--dlbench-baseline=base.json")
-    found.stdout.fnmatch_lines(
+    result = plain(session, "--dlbench-baseline=base.json")
+    result.stdout.fnmatch_lines(
         ["INCONCLUSIVE  test_a.py::test_sum: shorter than the clock resolves: no ratio. *"]
     )

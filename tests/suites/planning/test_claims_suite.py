@@ -42,13 +42,13 @@ def cells(plan: Plan | None) -> list[str]:
 
 def test_most_claims_a_minute_come_first_and_what_is_shared_costs_once() -> None:
     one, two = claim("one", f"{RUN} fcn5"), claim("two", f"{RUN} lstm32")
-    (long,), (short,) = (planned(each).cells for each in (one, two))
+    (long,), (short,) = (planned(claim).cells for claim in (one, two))
     for costs, order in (((60.0, 10.0), ["lstm32", "fcn5"]), ((10.0, 60.0), ["fcn5", "lstm32"])):
         known = dict(zip((long, short), costs, strict=True))
         plan = planned(one, two, known=known)
         assert cells(plan) == order
         # The order is kept: nothing is shuffled.
-        assert [each.cell.network for each in plan.block(3)] == order
+        assert [claim.cell.network for claim in plan.block(3)] == order
     known = {long: 30.0, short: 10.0}
     # Three claims about the long one are more a minute than a single one about the short one.
     several = [claim(f"more{number}", f"{RUN} fcn5") for number in range(4)]
@@ -93,12 +93,12 @@ def test_claims_about_other_machines_are_left_out_with_a_line() -> None:
 
 def test_every_claim_of_the_papers_has_a_plan_where_its_machine_is() -> None:
     asked = [
-        each for each in list_of_claims() if each.measure and each.paper != "gurari2021"
+        claim for claim in list_of_claims() if claim.measure and claim.paper != "gurari2021"
     ]  # who trains
     place = Capacity(16, 32, gpus(TWO))
-    for each in asked:
-        plan = planned(Claim("any", "own", "", "", measure=each.measure), place=place)
-        assert plan is not None, each.id
+    for claim in asked:
+        plan = planned(Claim("any", "own", "", "", measure=claim.measure), place=place)
+        assert plan is not None, claim.id
         assert plan.suite == of_claims.NAME
     plan = planned(*asked, place=SMALL)
     assert plan is not None

@@ -109,7 +109,7 @@ THREE = (
 
 
 @pytest.mark.parametrize(
-    ("source", "name", "count", "named", "visible", "found"),
+    ("source", "name", "count", "named", "visible", "expected"),
     [
         (TWINS, "cuda:0", 2, (), None, ["cuda:0", "cuda:1"]),
         (THREE, "cuda:0", 2, ("cuda:0", "cuda:2"), None, ["cuda:0", "cuda:2"]),
@@ -128,10 +128,10 @@ THREE = (
     ],
 )
 def test_several_gpus_are_found_in_the_drivers_order_or_refused_with_the_reason(
-    source, name, count, named, visible, found
+    source, name, count, named, visible, expected
 ):
     located = devices.locate(name, gpus(source), gpus(source), count, named, visible)
-    if isinstance(found, str):
-        assert found in located
+    if isinstance(expected, str):
+        assert expected in located
     else:
-        assert [device.name for device in located] == found
+        assert [device.name for device in located] == expected

@@ -44,11 +44,11 @@ def test_a_description_that_cannot_be_used_is_named_and_leaves_the_others(
     with pytest.raises(SuiteError, match=words) as caught:
         framework.read(broken)
     assert str(caught.value).startswith(str(broken))
-    found = framework.shipped.__wrapped__()
-    (name,) = {"good", "half"} & set(found)  # by the name it declares, where that can be read
-    assert set(found) == {name, "whole"}
-    assert not found["whole"].unavailable
-    located = environment.locate(found[name])
+    frameworks = framework.shipped.__wrapped__()
+    (name,) = {"good", "half"} & set(frameworks)  # by the name it declares, where that can be read
+    assert set(frameworks) == {name, "whole"}
+    assert not frameworks["whole"].unavailable
+    located = environment.locate(frameworks[name])
     assert located.state is environment.State.UNAVAILABLE
     assert words in located.reason
 
@@ -80,7 +80,7 @@ def test_each_lock_has_its_pythons(tmp_path):
     path.write_text(
         'python = ["3.13", "3.11", "3.12"]\nlocks = { "3.13" = "b", "3.12" = "b" }\n' + text
     )
-    pythons = {each.requirements: each.python for each in framework.read(path).by_lock}
+    pythons = {variant.requirements: variant.python for variant in framework.read(path).by_lock}
     assert pythons == {"b": ("3.13", "3.12"), "requirements.lock": ("3.11",)}
     assert list(pythons) == ["b", "requirements.lock"]
     path.write_text('python = ["3.13"]\nlocks = { "3.12" = "b" }\n' + text)
@@ -102,12 +102,12 @@ PACKAGES = {
 @pytest.mark.parametrize(
     "made",
     [
-        each
+        variant
         for known in framework.shipped().values()
-        for each in known.by_lock
+        for variant in known.by_lock
         if known.environment == "own" and not known.unavailable
     ],
-    ids=lambda each: f"{each.name}-{each.requirements}",
+    ids=lambda variant: f"{variant.name}-{variant.requirements}",
 )
 def test_what_is_installed_is_a_release_whose_date_is_known(made):
     locks = "\n".join(path.read_text() for path in made.recipe_files if path.exists())

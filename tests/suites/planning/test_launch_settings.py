@@ -35,20 +35,20 @@ def installed(tmp_path, monkeypatch):
     folder.mkdir()
     shutil.copy(any_library(), folder / JEMALLOC)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
-    for each in (settings.lacking, settings.launch_setting):
-        each.cache_clear()
+    for function in (settings.lacking, settings.launch_setting):
+        function.cache_clear()
     yield folder / JEMALLOC
-    for each in (settings.lacking, settings.launch_setting):
-        each.cache_clear()
+    for function in (settings.lacking, settings.launch_setting):
+        function.cache_clear()
 
 
 def planned(framework, tuning):
-    found = plan_of("table4", frameworks=framework, networks="fcn5", threads="1", tuning=tuning)
-    return [cell.tuning for cell in found.cells]
+    plan = plan_of("table4", frameworks=framework, networks="fcn5", threads="1", tuning=tuning)
+    return [cell.tuning for cell in plan.cells]
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, each in known_launch_settings().items() if each.libraries]
+    "name", [name for name, setting in known_launch_settings().items() if setting.libraries]
 )
 def test_a_setting_without_its_library_is_refused_with_the_name_of_the_package(name):
     if lacking(name):
@@ -97,8 +97,8 @@ def test_of_the_allocators_one_can_be_in_force(installed):
 
 
 def test_no_row_has_another_setting_of_the_same_name():
-    for each in offered().values():
-        of_row = {*each.tuning, *each.alternatives} - set(each.tuned_with)
+    for framework in offered().values():
+        of_row = {*framework.tuning, *framework.alternatives} - set(framework.tuned_with)
         assert not set(known_launch_settings()) & of_row
 
 
@@ -188,9 +188,11 @@ def test_a_launch_has_the_library_in_its_process_and_its_record_says_so(tmp_path
         tmp_path, "--tuning", "tuned,tuned+jemalloc", LD_LIBRARY_PATH=str(installed.parent)
     )
     assert done.returncode == 0, done.stderr
-    found = {record.cell.tuning: record.outcome for record in records}
-    assert {outcome.status for outcome in found.values()} == {Status.OK}
-    plain, preloaded = (found[word].software["variables"] for word in ("tuned", "tuned+jemalloc"))
+    outcomes = {record.cell.tuning: record.outcome for record in records}
+    assert {outcome.status for outcome in outcomes.values()} == {Status.OK}
+    plain, preloaded = (
+        outcomes[word].software["variables"] for word in ("tuned", "tuned+jemalloc")
+    )
     assert preloaded.pop("LD_PRELOAD").endswith(JEMALLOC)
     assert preloaded.pop("MALLOC_CONF")
     assert preloaded == plain

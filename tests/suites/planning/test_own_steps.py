@@ -70,14 +70,14 @@ def test_the_example_runs_as_it_is_and_agrees_with_itself(folder):
     assert done.returncode == 0, done.stderr
     assert "train_step" in done.stdout
     assert "train_step, mini-batch 8" in done.stdout
-    found = records_in(folder)
-    assert [record.outcome.status for record in found] == [Status.OK] * 4
-    assert {record.outcome.parity.verdict for record in found} == {"agrees"}
-    first, *others = [record.outcome.parity.losses for record in found]
+    records = records_in(folder)
+    assert [record.outcome.status for record in records] == [Status.OK] * 4
+    assert {record.outcome.parity.verdict for record in records} == {"agrees"}
+    first, *others = [record.outcome.parity.losses for record in records]
     assert first[0] > first[1]
     assert others == [pytest.approx(first, rel=1e-5)] * 3
-    assert "train_step.py" in json.dumps(found[0].outcome.software)
-    assert str(folder) not in json.dumps([record.to_dict() for record in found])
+    assert "train_step.py" in json.dumps(records[0].outcome.software)
+    assert str(folder) not in json.dumps([record.to_dict() for record in records])
     again = run_command(folder, "new", "step", "train_step.py")
     assert (again.returncode, len(again.stderr.splitlines())) == (2, 1)
 
@@ -271,13 +271,13 @@ def test_each_file_is_a_row_and_a_bad_one_has_its_reason_and_the_line(folder):
     done = run(folder, *steps, "--cell-budget", "5s")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr + done.stdout
-    found = {record.cell.framework: record.outcome for record in records_in(folder)}
+    outcomes = {record.cell.framework: record.outcome for record in records_in(folder)}
     for name, (text, status, reason) in FILES.items():
-        assert found[name].status is status, found[name].reason
-        assert reason in found[name].reason
+        assert outcomes[name].status is status, outcomes[name].reason
+        assert reason in outcomes[name].reason
         assert (folder / f"{name}.py").read_text() == text
-    assert not any("adapter" in outcome.reason for outcome in found.values())
-    unchecked = found["unchecked"]
+    assert not any("adapter" in outcome.reason for outcome in outcomes.values())
+    unchecked = outcomes["unchecked"]
     assert (unchecked.parity.verdict, unchecked.parity.reason) == (
         "unchecked",
         "the step reports no loss",
@@ -682,7 +682,7 @@ def test_a_step_is_explained_by_its_functions(folder):
     reported = json.loads(done.stdout)
     assert "cProfile" in reported["profiler"]
     assert reported["operators"][0]["name"] == "builtins.sum"
-    named = {each["name"] for each in reported["operators"]}
+    named = {operator["name"] for operator in reported["operators"]}
     assert "step (the step's file)" in named
     assert not any("timing.py" in name for name in named)
     shown = run_command(

@@ -134,7 +134,7 @@ def test_on_a_gpu_the_smaller_mini_batches_of_a_cell_come_first_in_the_first_blo
     groups = {}
     for planned in order[: len(order) // 2]:
         groups.setdefault(sizes_of(planned.cell), []).append(planned.cell.batch_size)
-    assert all(found == sorted(found) for group, found in groups.items() if not group.on_cpu)
+    assert all(sizes == sorted(sizes) for group, sizes in groups.items() if not group.on_cpu)
     # The groups themselves stay mixed.
     assert len({planned.cell.device for planned in order[:12]}) > 1
 
@@ -163,16 +163,16 @@ def test_the_suites_threads_keep_to_its_limit():
 
 def counts_by_quota(**words):
     plan = plan_of(SuiteOverrides(networks="fcn5", frameworks="null", **words))
-    found = {}
+    counts = {}
     for cell in plan.cells:
-        found.setdefault(cell.cpu_quota, []).append(cell.threads)
-    return plan, found
+        counts.setdefault(cell.cpu_quota, []).append(cell.threads)
+    return plan, counts
 
 
 def test_threads_follow_the_quota_of_their_cell():
-    plan, found = counts_by_quota(threads="default,quota,cpus", cpu_quota="none,0.5..cpus")
+    plan, counts = counts_by_quota(threads="default,quota,cpus", cpu_quota="none,0.5..cpus")
     halves = {0.5: [0, 1, 4], 1.0: [0, 1, 4], 1.5: [0, 2, 4], 2.0: [0, 2, 4]}
-    assert found == {0.0: [0, 4], **halves, 3.0: [0, 3, 4], 4.0: [0, 4]}
+    assert counts == {0.0: [0, 4], **halves, 3.0: [0, 3, 4], 4.0: [0, 4]}
     unlimited, limited = (
         next(cell for cell in plan.cells if bool(cell.cpu_quota) is has) for has in (False, True)
     )
@@ -270,9 +270,9 @@ def test_only_a_loader_has_workers_and_a_storage():
         storage="cache,disk",
     )
     plan = plan_of(wanted.but(placements="resident,pinned,fed,loader"))
-    found = {}
+    choices = {}
     for cell in plan.cells:
-        found.setdefault(cell.placement, set()).add(
+        choices.setdefault(cell.placement, set()).add(
             (cell.threads, cell.loader_workers, cell.storage)
         )
     usual = {(1, 0, "cache"), (4, 0, "cache")}
@@ -282,7 +282,7 @@ def test_only_a_loader_has_workers_and_a_storage():
         for workers in (0, 2)
         for where in ("cache", "disk")
     }
-    assert found == {"resident": usual, "fed": usual, "loader": loaders}
+    assert choices == {"resident": usual, "fed": usual, "loader": loaders}
     # Bound, each thread and each loader worker has a CPU; what does not fit is left out.
     bound = plan_of(wanted.but(placements="prefetched,loader", storage="cache", affinity="bound"))
     assert {(cell.placement, cell.threads, cell.loader_workers) for cell in bound.left_out} == {
@@ -365,7 +365,7 @@ def machine(gigabytes, limit=None, board=None):
     )
     boards = gpus(TWO)
     reported = tuple(
-        replace(each, memory_bytes=board and int(board * GIB)) for each in boards.devices
+        replace(gpu, memory_bytes=board and int(board * GIB)) for gpu in boards.devices
     )
     return replace(MACHINE_FEASIBLE, memory=memory, gpus=replace(boards, devices=reported))
 
@@ -373,9 +373,9 @@ def machine(gigabytes, limit=None, board=None):
 @pytest.mark.parametrize("name", networks.shipped())
 def test_the_estimate_is_below_what_the_arrays_of_one_step_take(name):
     network = networks.shipped()[name]
-    inputs, labels = (np.asarray(each) for each in mini_batch(network, 2))
+    inputs, labels = (np.asarray(array) for array in mini_batch(network, 2))
     least = network.family.least_bytes(2)
-    weights = sum(int(np.prod(each.shape)) for each in network.family.parameters())
+    weights = sum(int(np.prod(array.shape)) for array in network.family.parameters())
     assert least <= 8 * weights + inputs.size * 4 + labels.size * 4
     assert least > 8 * weights
 
@@ -454,28 +454,28 @@ def cells(source=NO_GPU, cpus=8, **chosen):
 
 
 def test_a_plan_has_each_number_of_workers_and_on_gpus_from_the_first_one_on():
-    found = [(cell.device, cell.world_size) for cell in cells(TWO)]
-    assert found == [("cpu", 1), ("cpu", 2), ("cuda:0", 1), ("cuda:0", 2), ("cuda:1", 1)]
+    workers = [(cell.device, cell.world_size) for cell in cells(TWO)]
+    assert workers == [("cpu", 1), ("cpu", 2), ("cuda:0", 1), ("cuda:0", 2), ("cuda:1", 1)]
     assert [
         (cell.device, cell.world_size) for cell in cells(TWO, devices="cuda:1", world_sizes="2")
     ] == [("cuda:1", 2)]
 
 
 def test_workers_that_are_bound_need_a_cpu_for_each_thread_of_each():
-    found = cells(cpus=4, threads="1,2,4", world_sizes="1,2", affinity=BOUND)
-    assert [(cell.threads, cell.world_size) for cell in found] == [
+    planned = cells(cpus=4, threads="1,2,4", world_sizes="1,2", affinity=BOUND)
+    assert [(cell.threads, cell.world_size) for cell in planned] == [
         (1, 1),
         (2, 1),
         (4, 1),
         (1, 2),
         (2, 2),
     ]
-    assert {cell.all_threads for cell in found} == {1, 2, 4}
+    assert {cell.all_threads for cell in planned} == {1, 2, 4}
 
 
 def test_one_worker_exchanges_with_none():
-    found = [(cell.world_size, cell.sync) for cell in cells(sync="step,local:3,async")]
-    assert found == [(1, "step"), (2, "step"), (2, "local:3"), (2, "async")]
+    exchanges = [(cell.world_size, cell.sync) for cell in cells(sync="step,local:3,async")]
+    assert exchanges == [(1, "step"), (2, "step"), (2, "local:3"), (2, "async")]
 
 
 @pytest.mark.parametrize(

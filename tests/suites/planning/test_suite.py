@@ -37,16 +37,13 @@ GOOD = {
 def toml(content):
     """Write a dictionary as TOML, whose values are JSON's but for tables and infinity."""
 
-    def value(of):
-        if isinstance(of, dict):
-            return (
-                "{"
-                + ", ".join(f"{json.dumps(key)} = {value(each)}" for key, each in of.items())
-                + "}"
-            )
-        return "inf" if of == math.inf else json.dumps(of)
+    def written(value):
+        if isinstance(value, dict):
+            items = [f"{json.dumps(key)} = {written(item)}" for key, item in value.items()]
+            return "{" + ", ".join(items) + "}"
+        return "inf" if value == math.inf else json.dumps(value)
 
-    return "\n".join(f"{json.dumps(key)} = {value(each)}" for key, each in content.items())
+    return "\n".join(f"{json.dumps(key)} = {written(value)}" for key, value in content.items())
 
 
 def refused(text, where="my.toml"):
@@ -150,12 +147,12 @@ def names(text, **choices):
 
 
 def test_a_network_of_the_suites_own_is_planned_with_its_numbers_and_mini_batch():
-    found = plan('networks = ["small", "fcn5"]\n' + SMALL)
-    small, fcn5 = found.cells
+    planned = plan('networks = ["small", "fcn5"]\n' + SMALL)
+    small, fcn5 = planned.cells
     assert (small.network, small.batch_size) == ("small", 48)
-    assert small.specification == digest_of(found.networks["small"]) != ""
+    assert small.specification == digest_of(planned.networks["small"]) != ""
     assert (fcn5.network, fcn5.batch_size, fcn5.specification) == ("fcn5", 64, "")
-    assert found.network_of(small).family.hidden == (512, 512)
+    assert planned.network_of(small).family.hidden == (512, 512)
 
 
 GRID = """
@@ -172,20 +169,20 @@ batch_size = 32
 
 
 def test_a_grid_is_the_product_of_its_values_in_the_order_of_the_file():
-    found = plan(GRID)
-    assert [cell.network for cell in found.cells] == [
+    planned = plan(GRID)
+    assert [cell.network for cell in planned.cells] == [
         "rnn-h8-t4",
         "rnn-h8-t12",
         "rnn-h16-t4",
         "rnn-h16-t12",
     ]
-    assert {cell.batch_size for cell in found.cells} == {32}
-    assert len({cell.specification for cell in found.cells}) == 4
-    assert found.networks["rnn-h16-t4"].family.embedding == 16
+    assert {cell.batch_size for cell in planned.cells} == {32}
+    assert len({cell.specification for cell in planned.cells}) == 4
+    assert planned.networks["rnn-h16-t4"].family.embedding == 16
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "expected"),
     [
         ("rnn-*", ["rnn-h8-t4", "rnn-h8-t12", "rnn-h16-t4", "rnn-h16-t12"]),
         ("*-t12", ["rnn-h8-t12", "rnn-h16-t12"]),
@@ -194,8 +191,8 @@ def test_a_grid_is_the_product_of_its_values_in_the_order_of_the_file():
         ("fcn5", ["fcn5"]),
     ],
 )
-def test_a_pattern_names_networks_of_the_suite_first(words, found):
-    assert names(GRID, networks=words) == found
+def test_a_pattern_names_networks_of_the_suite_first(words, expected):
+    assert names(GRID, networks=words) == expected
 
 
 @pytest.mark.parametrize("words", ["nothing-*", "rnn-h8"])

@@ -14,7 +14,7 @@ from dlbench.suites.planning.values import Capacity
 
 MACHINE = Capacity(cores=3, cpus=7)
 counts, quotas = (
-    partial(each, capacity=MACHINE) for each in (values.parse_counts, values.parse_quotas)
+    partial(parser, capacity=MACHINE) for parser in (values.parse_counts, values.parse_quotas)
 )
 
 numbers = st.integers(1, values.MOST_THREADS)
@@ -35,19 +35,19 @@ def test_counts_are_the_distinct_numbers_of_all_words_rising(parts):
 @given(st.integers(1, 2048), st.integers(1, 2048))
 def test_two_dots_are_a_ladder_of_doublings_and_halves_between(low, high):
     low, high = sorted((low, high))
-    found = counts(f"{low}..{high}")
-    assert (found[0], found[-1]) == (low, high)
+    ladder = counts(f"{low}..{high}")
+    assert (ladder[0], ladder[-1]) == (low, high)
     steps_of_two_kinds = {2**n for n in range(12)} | {3 * 2**n for n in range(11)}
-    assert set(found) - {low, high} == {n for n in steps_of_two_kinds if low < n < high}
+    assert set(ladder) - {low, high} == {n for n in steps_of_two_kinds if low < n < high}
 
 
-def are_counts(found, text):
+def are_counts(numbers, text):
     letters = set(string.digits + string.whitespace + "-*.,coresps" + "uqta")
-    return found and all(1 <= n <= values.MOST_THREADS for n in found) and set(text) <= letters
+    return numbers and all(1 <= n <= values.MOST_THREADS for n in numbers) and set(text) <= letters
 
 
-def are_quotas(found, text):
-    return found and all(each == 0 or values.LEAST_QUOTA <= each < 1e9 for each in found)
+def are_quotas(quotas, text):
+    return quotas and all(quota == 0 or values.LEAST_QUOTA <= quota < 1e9 for quota in quotas)
 
 
 @pytest.mark.parametrize(
@@ -130,14 +130,16 @@ def test_a_build_without_a_slash_is_a_command_of_path(tmp_path, monkeypatch):
 
 @given(st.lists(st.integers(1, 4000).map(lambda n: n / 100), min_size=1, max_size=6))
 def test_quotas_are_the_distinct_numbers_rising_and_none_is_0(wanted):
-    text = ", ".join(["none", *(f"{each:g}" for each in wanted)])
+    text = ", ".join(["none", *(f"{quota:g}" for quota in wanted)])
     assert quotas(text) == (0.0, *sorted(set(wanted)))
 
 
 @given(st.integers(1, 200), st.integers(1, 200))
 def test_a_range_of_quotas_goes_by_halves_then_as_counts_do(low, high):
     low, high = sorted((low / 4, high / 4))
-    found = quotas(f"{low}..{high}")
-    assert (found[0], found[-1]) == (low, high)
-    assert set(found) >= {each for each in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0) if low <= each <= high}
-    assert all(2 * each == int(2 * each) for each in found[1:-1])
+    ladder = quotas(f"{low}..{high}")
+    assert (ladder[0], ladder[-1]) == (low, high)
+    assert set(ladder) >= {
+        quota for quota in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0) if low <= quota <= high
+    }
+    assert all(2 * quota == int(2 * quota) for quota in ladder[1:-1])

@@ -198,10 +198,10 @@ def test_what_the_shell_has_and_launches_do_not_get_is_said_in_one_line(
         "MKL_NUM_THREADS and OMP_NUM_THREADS are set in this shell and are not passed to launches: "
         "dlbench sets MKL_NUM_THREADS and OMP_NUM_THREADS from --threads."
     )
-    found = variables.left_behind({"XLA_FLAGS"}, [step], of_threads)
+    sentence = variables.left_behind({"XLA_FLAGS"}, [step], of_threads)
     assert (
         "EDITOR (read by train.py), HF_HOME, MKL_NUM_THREADS, OMP_NUM_THREADS and 1 more are set"
-        in found
+        in sentence
     )
 
 
@@ -297,10 +297,10 @@ def test_a_launch_heeds_variables_of_python_itself(folder) -> None:
         "sys.flags.no_user_site != 1:\n        raise ValueError(sys.flags)\n    return lambda: "
         "elsewhere.VALUE\n"
     )
-    found = outcome_of(
+    outcome = outcome_of(
         folder, content, "--env", "PYTHONPATH", "--env", "PYTHONOPTIMIZE=1", PYTHONPATH="lib"
     )
-    assert found.status is Status.OK, found.reason
+    assert outcome.status is Status.OK, outcome.reason
 
 
 # Every command that measures.
@@ -353,13 +353,13 @@ COMMANDS = {
 def test_every_command_that_measures_takes_variables(folder, name) -> None:
     done = run_command(folder, *COMMANDS[name])
     assert done.returncode in (0, 1, 6), done.stderr
-    found = records_in(folder)
-    assert found, done.stderr
-    assert {record.outcome.status for record in found} == {Status.OK}, found[0].outcome.reason
+    records = records_in(folder)
+    assert records, done.stderr
+    assert {record.outcome.status for record in records} == {Status.OK}, records[0].outcome.reason
     given = {"MY_LAYERS": "2", "OMP_WAIT_POLICY": "passive"}
-    assert [record.variables for record in found] == [given] * len(found)
+    assert [record.variables for record in records] == [given] * len(records)
     with Store.open(folder / "dlbench.sqlite", create=False) as store:
-        assert [each.variables for each in store.runs()] == [given]
+        assert [run.variables for run in store.runs()] == [given]
 
 
 def test_explain_takes_variables(folder) -> None:
@@ -385,8 +385,8 @@ def test_tune_takes_variables_and_what_it_writes_sets_them(folder) -> None:
     done = run_command(folder, *words, "--env", "MY_TOKEN=tell-nobody", "--write", "fastest.env")
     assert done.returncode == 0, done.stderr
     given = {"MY_LAYERS": "2", "MY_TOKEN": "***", "OMP_WAIT_POLICY": "passive"}
-    found = records_in(folder)
-    assert [record.variables for record in found] == [given] * len(found)
+    records = records_in(folder)
+    assert [record.variables for record in records] == [given] * len(records)
     written = (folder / "fastest.env").read_text()
     assert {"MY_LAYERS=2", "OMP_WAIT_POLICY=passive"} <= set(written.splitlines())
     assert "--env MY_LAYERS=2" in written
@@ -486,10 +486,13 @@ def test_cells_under_different_variables_are_not_pooled_and_a_comparison_names_t
     assert (
         "Different environment variables (--env): baseline none; candidate A=1." in compared.stdout
     )
-    found = json.loads(run_command(folder, "compare", "previous", "latest", "--json").stdout)[
+    comparison = json.loads(run_command(folder, "compare", "previous", "latest", "--json").stdout)[
         "cells"
     ][0]
-    assert (found["baseline"]["variables"], found["candidate"]["variables"]) == ({}, {"A": "1"})
+    assert (comparison["baseline"]["variables"], comparison["candidate"]["variables"]) == (
+        {},
+        {"A": "1"},
+    )
 
 
 def test_a_row_of_cells_under_different_variables_is_marked(folder) -> None:
@@ -498,9 +501,9 @@ def test_a_row_of_cells_under_different_variables_is_marked(folder) -> None:
     shown = run_command(folder, "report", "matrix").stdout
     assert "Launched with A=1 (--env): 1 of 2 cells (null)." in shown
     (old, new) = json.loads(run_command(folder, "report", "matrix", "--json").stdout)
-    details = [each["detail"] for each in old["flags"] if each["name"] == "other_environment"]
+    details = [flag["detail"] for flag in old["flags"] if flag["name"] == "other_environment"]
     assert details == ["--env: none, the row's newest: A=1"]
-    assert "other_environment" not in {each["name"] for each in new["flags"]}
+    assert "other_environment" not in {flag["name"] for flag in new["flags"]}
 
 
 def test_the_page_gives_the_variables_with_the_command_that_measures_a_cell_again(folder) -> None:
