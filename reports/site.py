@@ -295,8 +295,8 @@ def _shift_of_change(
             return replace(published[key, run], near=near)
     _, low, high = change.percent
     sentence = (
-        f"{size(change)} ({low:+.1f} to {high:+.1f} %), {significance(change)}; that night: "
-        f"{what_else(series, change)}"
+        f"{size(series, change)} ({low:+.1f} to {high:+.1f} %), {significance(change)}; that "
+        f"night: {what_else(series, change)}"
     )
     return _new_shift(series, change.night, sentence, near)
 

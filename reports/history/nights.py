@@ -22,6 +22,7 @@ from dlbench.reports.history.change_points import CONFIDENCE, ENOUGH_NIGHTS, MAG
 from dlbench.reports.history.drifts import Changes, Ramp, find_changes
 from dlbench.reports.results.differences import Difference, differences
 from dlbench.reports.results.hosts import UNKNOWN_MACHINE
+from dlbench.reports.results.judged import TIME
 from dlbench.reports.results.record import Record
 
 if TYPE_CHECKING:
@@ -159,6 +160,8 @@ class Series:
     changes: tuple[ChangePoint, ...] = ()
     """The oldest first; the last one may be pending."""
     drift: Drift | None = None
+    quantity: str = TIME
+    """`TIME`, or a name of `judged.JUDGED`."""
 
     def __len__(self) -> int:
         return len(self.logs)
@@ -230,6 +233,8 @@ class History:
     """Name for people by fingerprint."""
     everything: bool = False
     """Whether every series and change is shown, not only the newest changes."""
+    quantity: str = TIME
+    """`TIME`, or a name of `judged.JUDGED`."""
 
     @property
     def drifts(self) -> list[tuple[Series, Drift]]:
@@ -354,13 +359,14 @@ def build_history(
     magnitude: float = MAGNITUDE,
     machines: Mapping[str, str] | None = None,
     everything: bool = False,
+    quantity: str = TIME,
 ) -> History:
     """Return the history of these nights (`Store.nights`) of these cells (`Store.cells`).
 
-    ``machines`` gives names by fingerprint; ``everything`` is for the report. `explained` adds the
-    other changes.
+    ``machines`` gives names by fingerprint; ``everything`` is for the report; ``quantity`` is that
+    of the nights. `explained` adds the other changes.
     """
-    all_series = series_of(nights, cells)
+    all_series = [replace(series, quantity=quantity) for series in series_of(nights, cells)]
     comparable = [series for series in all_series if series.comparable]
     changes_by_series = find_changes(
         [series.logs[series.searched] for series in comparable],
@@ -372,7 +378,7 @@ def build_history(
         _add_changes(series, next(remaining_changes)) if series.comparable else series
         for series in all_series
     ]
-    return History(tuple(with_changes), magnitude, dict(machines or {}), everything)
+    return History(tuple(with_changes), magnitude, dict(machines or {}), everything, quantity)
 
 
 def _add_changes(series: Series, changes: Changes) -> Series:

@@ -33,6 +33,7 @@ from dlbench.reports.history.nights import (
 )
 from dlbench.reports.report import Report
 from dlbench.reports.results.differences import MOST_SHOWN, Difference, difference_words
+from dlbench.reports.results.judged import JUDGED, TIME, is_of_clock
 from dlbench.reports.results.naming import counted, group_name, name_of, rest_of
 from dlbench.reports.results.networks import in_order
 from dlbench.reports.results.number_text import number
@@ -74,6 +75,8 @@ def changes_page(history: History) -> Page:
     series = counted(len(history.cells), "series", "series")
     machines = _machine_names(history, history.cells)
     head = f"{counted(count, 'night')} ({span}), {series} on {machines}."
+    if history.quantity != TIME:
+        head = f"{JUDGED[history.quantity].words.capitalize()}: {head}"
     return Page((head, *_absent_changes(history)), tuple(tables), tuple(_notes(history)))
 
 
@@ -137,6 +140,7 @@ def history_data(history: History) -> dict[str, Any]:
     nights, first, last = history.nights()
     cells = [cell for cell in history.cells if history.everything or _has_changed(cell)]
     return {
+        "quantity": history.quantity,
         "magnitude": history.magnitude,
         "false_discovery_rate": FALSE_DISCOVERY_RATE,
         "nights_to_confirm": ENOUGH_NIGHTS,
@@ -231,7 +235,7 @@ def _change_columns(history: History) -> tuple[Column[_Change], ...]:
         Column("run_before", None, lambda row: row[1].night_before.run, fields=None),
         Column("started_before", None, lambda row: row[1].night_before.started, fields=None),
         *attributes(lambda row: row[1], "ratio", "low", "high"),
-        Column("direction", None, lambda row: _direction(row[1])),
+        Column("direction", None, lambda row: _direction(*row)),
         *attributes(lambda row: row[1], "adjusted_p", "nights_before", "nights_after"),
         Column("state", None, lambda row: "pending" if row[1].pending else "confirmed"),
         Column("differences", None, lambda row: row[1].differences, fields=None),
@@ -248,11 +252,16 @@ def _change_text(row: _Change) -> str:
         duration = f"for the {nights} since"
     else:
         duration = f"for {nights}, until the next"
-    return f"{size(change)} ({low:+.1f} to {high:+.1f} %){kind}, {significance(change)}, {duration}"
+    return (
+        f"{size(series, change)} ({low:+.1f} to {high:+.1f} %){kind}, {significance(change)}, "
+        f"{duration}"
+    )
 
 
-def _direction(change: ChangePoint | Drift) -> str:
-    return "slower" if change.slower else "faster"
+def _direction(series: Series, change: ChangePoint | Drift) -> str:
+    if series.quantity == TIME:
+        return "slower" if change.slower else "faster"
+    return "more" if change.slower else "less"
 
 
 def _drift_columns(history: History) -> tuple[Column[_Drifting], ...]:
@@ -278,7 +287,7 @@ def _drift_columns(history: History) -> tuple[Column[_Drifting], ...]:
         Column("run_last", None, lambda row: row[1].last_night.run),
         Column("started_last", None, lambda row: row[1].last_night.started),
         *attributes(lambda row: row[1], "ratio", "low", "high"),
-        Column("direction", None, lambda row: _direction(row[1])),
+        Column("direction", None, lambda row: _direction(*row)),
         *attributes(lambda row: row[1], "percent_a_night", "adjusted_p", "nights"),
         Column("state", None, lambda row: _drift_state(row[1])),
         Column("differences", None, lambda row: row[1].differences, fields=None),
@@ -296,7 +305,7 @@ def drift_words(series: Series, drift: Drift) -> str:
     decimals = 1 if a_night >= 0.1 else 2
     kind = "" if series.kind == RATIO else ", absolute"
     return (
-        f"slowly {_direction(drift)}: {whole:+.1f} % ({low:+.1f} to {high:+.1f} %) over "
+        f"slowly {_direction(series, drift)}: {whole:+.1f} % ({low:+.1f} to {high:+.1f} %) over "
         f"{counted(drift.nights, 'night')}, about {a_night:.{decimals}f} % a night{kind}, "
         f"{significance(drift)}, {_drift_state(drift)}"
     )
@@ -430,9 +439,9 @@ def day(started: str) -> str:
     return started[:16].replace("T", " ")
 
 
-def size(change: ChangePoint) -> str:
-    """Return a change in words: "5.1 % slower"."""
-    return f"{abs(change.percent[0]):.1f} % {_direction(change)}"
+def size(series: Series, change: ChangePoint) -> str:
+    """Return a change in words: "5.1 % slower", or of another quantity "5.1 % more"."""
+    return f"{abs(change.percent[0]):.1f} % {_direction(series, change)}"
 
 
 def significance(change: ChangePoint | Drift) -> str:
@@ -474,11 +483,15 @@ def _differences_text(differences: Sequence[Difference] | None, cell: Cell) -> s
 
 
 def level(cell: Series) -> str:
-    """Return a cell's level with its unit, "1.020 x" or "0.314 s"."""
+    """Return a cell's level with its unit, "1.020 x", "0.314 s" or "213 MiB"."""
     value = cell.level
     if value is None:
         return "-"
-    return f"{value:.3f} x" if cell.kind == RATIO else f"{number(value)} s"
+    if cell.kind == RATIO:
+        return f"{value:.3f} x"
+    if cell.quantity == "memory":
+        return f"{number(value / 2**20)} MiB"
+    return f"{number(value)} s" if is_of_clock(cell.quantity) else number(value)
 
 
 PANELS = 24
@@ -491,7 +504,6 @@ _GREEN = "#009E73"
 _COLUMNS = 3
 _MARKED = 120  # nights up to which each gets a dot of its own
 _NAMED = 3  # environments of a panel that are named
-_UNITS = {RATIO: "candidate / baseline", ABSOLUTE: "seconds"}
 
 
 def history_to_picture(history: History, path: Path) -> list[Path]:
@@ -576,7 +588,7 @@ def _panel(panel: "Axes", series: Series, history: History) -> None:
     if len(history.machines) > 1:
         title += f" [{series.machine[:6]}]"
     panel.set_title(title, fontsize=8, loc="left")
-    panel.set_ylabel(_UNITS[series.kind], fontsize=7)
+    panel.set_ylabel(_value_name(series), fontsize=7)
     if len(dates) == 1:
         # One night has no width: without limits of ours the axis would span years.
         panel.set_xlim(dates[0] - timedelta(days=1), dates[0] + timedelta(days=1))
@@ -584,6 +596,15 @@ def _panel(panel: "Axes", series: Series, history: History) -> None:
     panel.xaxis.get_offset_text().set_fontsize(7)
     panel.yaxis.get_major_formatter().set_useOffset(False)  # type: ignore[attr-defined]
     plain_frame(panel)
+
+
+def _value_name(series: Series) -> str:
+    """Return the meaning of the values of a series."""
+    if series.kind == RATIO:
+        return "candidate / baseline"
+    if series.quantity == "memory":
+        return "bytes"
+    return "seconds" if is_of_clock(series.quantity) else JUDGED[series.quantity].words
 
 
 def _draw_levels(panel: "Axes", series: Series, dates: Objects) -> None:

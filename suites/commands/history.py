@@ -12,11 +12,12 @@ from dlbench.reports.history.nights import NIGHTLY, build_history, explained
 from dlbench.reports.history.report import PANELS, REPORT, history_to_picture
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.results.hosts import read_host
+from dlbench.reports.results.judged import JUDGED, NAMES, TIME
 from dlbench.reports.results.results import Narrowing
 from dlbench.reports.results.storage.store import Store
 
 from ..display.screen import say
-from ..errors import UsageError
+from ..errors import UsageError, unknown_name
 from ..planning import values
 from . import options
 from .options import Given, flag, option, takes
@@ -31,6 +32,12 @@ _OPTIONS: options.Options = {
     "machine": options.OF_MACHINE,
     "since": option("--since", "Only nights from this date on: 2026-03-01.", metavar="DATE"),
     "magnitude": option("--magnitude", "Smallest change to report: 2.5%.", str, "2.5%"),
+    "quantity": option(
+        "--quantity",
+        "Instead of the time of a step: memory, first_step, import, start or faults.",
+        str,
+        TIME,
+    ),
     "form": option("--format", f"{', '.join(formats_of(REPORT))}."),
     "plot": option(
         "--plot",
@@ -57,8 +64,11 @@ def history_command(given: Given) -> None:
 
     - `dlbench history --plot history.png`
     - `dlbench history --network fcn5 --framework torch --since 2026-03-01 --all`
+    - `dlbench history --quantity memory`
     """
     form = options.form_of(given.form, given.as_json, formats_of(REPORT))
+    if given.quantity not in NAMES:
+        raise unknown_name("quantity", given.quantity, NAMES)
     least, wanted = values.share(given.magnitude, "--magnitude"), options.wanted(given)
     start = _date(given.since)
     if given.plot is not None:
@@ -68,14 +78,15 @@ def history_command(given: Given) -> None:
         narrowing = Narrowing(axes=wanted, cells=tuple(cells.values()))
         options.check_names(narrowing, store.name)
         chosen = [number for number, cell in cells.items() if narrowing.has(cell)]
-        nights = store.nights(suite=given.suite, machine=given.machine, purpose=NIGHTLY)
+        judged = JUDGED.get(given.quantity)
+        nights = store.nights(given.suite, given.machine, NIGHTLY, judged)
         nights = nights[nights["cell"].isin(chosen)]
         if start:
             nights = nights[nights["started"] >= start]
         names = {
             name: read_host(name, described).name for name, described in store.machines().items()
         }
-        history = build_history(nights, cells, least, names, given.everything)
+        history = build_history(nights, cells, least, names, given.everything, given.quantity)
         if not history.cells:
             if any((given.suite, given.machine, wanted, start)):
                 raise UsageError(

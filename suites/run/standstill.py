@@ -5,6 +5,7 @@ threads nor helpers disturb the others. The CPU time that they use nevertheless 
 """
 
 import contextlib
+import ctypes
 import mmap
 import os
 import re
@@ -25,6 +26,8 @@ _STANDING = "TtZX"
 """States of threads that use no CPU: stopped, traced, or ended."""
 _PEAK_MEMORY = re.compile(r"^VmHWM:\s*(\d+) kB$", re.MULTILINE)
 _NOTICEABLE = 0.05
+_SIGNAL_THREAD = getattr(ctypes.CDLL(None), "tgkill", None)
+"""Sends a signal to one thread: glibc has it from version 2.30 on."""
 _STANDSTILL_SECONDS = 1.0
 """A process that still runs this long after SIGSTOP does not stop."""
 
@@ -150,13 +153,28 @@ def _numbers(folder: str) -> list[str]:
 def stop(processes: Sequence[int]) -> bool:
     """Stop processes and wait until all of their threads stand still. Return whether they do."""
     for process in processes:
-        _send(process, signal.SIGSTOP)
+        _stop(process)
     deadline = time.monotonic() + _STANDSTILL_SECONDS
     while not all(map(_stands_still, processes)):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.0001)
     return True
+
+
+def _stop(process: int) -> None:
+    """Send SIGSTOP to each thread of a process.
+
+    A signal to the process is handled by one of its threads, which must first get a CPU. With 8
+    and 16 spinning threads on two CPUs that took up to 8 and 20 ms (99 of 100 times), and by a
+    signal to each thread, some of which run, 2.6 and 2.8 ms. The freezer of control groups took
+    2.4 ms, and needs a group that may be written to. SIGCONT takes back what is still pending.
+    """
+    if _SIGNAL_THREAD is None:
+        _send(process, signal.SIGSTOP)
+        return
+    for thread in _numbers(f"/proc/{process}/task"):
+        _SIGNAL_THREAD(process, int(thread), int(signal.SIGSTOP))
 
 
 def let_run(processes: Sequence[int]) -> None:

@@ -112,15 +112,6 @@ def nights(suite: Wanted, machine: Wanted, purpose: Wanted) -> sa.Select[Any]:
     the launches that were not contended, and the same of those that were.
     """
     table = records.c
-    # Conditions on the runs: only their index entries are read.
-    run_conditions = [
-        *wanted(runs.c.suite, suite),
-        *wanted(runs.c.machine, machine),
-        *wanted(runs.c.purpose, purpose),
-    ]
-    narrowed = []
-    if run_conditions:
-        narrowed.append(table.run.in_(sa.select(runs.c.id).where(*run_conditions)))
     log = sa.func.ln(table.seconds)
     disturbed = sa.func.coalesce(table.contended, 0) == 1
     sums = []
@@ -130,15 +121,27 @@ def nights(suite: Wanted, machine: Wanted, purpose: Wanted) -> sa.Select[Any]:
     keys = table.run, table.cell, table.side, table.environment
     return (
         sa.select(*keys, *sums)
-        .where(
-            table.id.not_in(superseded()),
-            measured(),
-            table.status == Status.OK.value,
-            table.seconds.is_not(None),
-            # Of a gate the pairs of the first look: later ones were measured because of their
-            # result.
-            sa.or_(table.stage != GATE, table.launch < HISTORY_PAIRS),
-            *narrowed,
-        )
+        .where(*of_nights(suite, machine, purpose), table.seconds.is_not(None))
         .group_by(*keys)
     )
+
+
+def of_nights(suite: Wanted, machine: Wanted, purpose: Wanted) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions on the records that make the nights of these runs."""
+    table = records.c
+    # Conditions on the runs: only their index entries are read.
+    run_conditions = [
+        *wanted(runs.c.suite, suite),
+        *wanted(runs.c.machine, machine),
+        *wanted(runs.c.purpose, purpose),
+    ]
+    conditions = [
+        table.id.not_in(superseded()),
+        measured(),
+        table.status == Status.OK.value,
+        # Of a gate the pairs of the first look: later ones were measured because of their result.
+        sa.or_(table.stage != GATE, table.launch < HISTORY_PAIRS),
+    ]
+    if run_conditions:
+        conditions.append(table.run.in_(sa.select(runs.c.id).where(*run_conditions)))
+    return conditions

@@ -8,6 +8,7 @@ the remedy.
 """
 
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -29,6 +30,8 @@ from dlbench.reports.results.storage.queries import Wanted
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dlbench.reports.results.judged import Judged
 
 _Kept = TypeVar("_Kept", Run, Record)
 _Item = TypeVar("_Item")
@@ -67,6 +70,23 @@ class Newest(NamedTuple):
 
 
 _NEWEST = TypeAdapter(Newest)
+
+
+class _NightSums(NamedTuple):
+    """A row of `queries.nights`."""
+
+    run: str
+    cell: int
+    side: str
+    environment: str
+    quiet: float
+    """Launches, then the sum of the logarithms and that of their squares."""
+    quiet_sum: float
+    quiet_squares: float
+    contended: float
+    """The same of launches that other programs disturbed."""
+    contended_sum: float
+    contended_squares: float
 
 
 class Store:
@@ -234,7 +254,11 @@ class Store:
         return list(newest.values())
 
     def nights(
-        self, suite: Wanted = None, machine: Wanted = None, purpose: Wanted = None
+        self,
+        suite: Wanted = None,
+        machine: Wanted = None,
+        purpose: Wanted = None,
+        judged: "Judged | None" = None,
     ) -> "pd.DataFrame":
         """Return a row for each run (of these), cell, side and environment, the oldest run first.
 
@@ -242,9 +266,14 @@ class Store:
         `cells`), side, launches, log_mean and log_variance (mean and sample variance of the natural
         logarithms of the launches' medians; NaN for the variance of one), contended_launches,
         quiet. The mean is over the launches that count, are ok and were not contended (``quiet``);
-        where all were, over those.
+        where all were, over those. With ``judged`` the launches count with that quantity instead of
+        their median step; every record is read then.
         """
-        sums = self.rows(queries.nights(suite, machine, purpose))
+        sums: Sequence[Any]
+        if judged is None:
+            sums = self.rows(queries.nights(suite, machine, purpose))
+        else:
+            sums = self._sums_of(judged, queries.of_nights(suite, machine, purpose))
         runs = {row.run for row in sums}
         started = dict(self.pairs(sa.select(schema.runs.c.id, schema.runs.c.started)))
         strays = runs - set(started)
@@ -260,6 +289,28 @@ class Store:
             for run in runs:
                 datetime.fromisoformat(started[run])
             return _frame_of_nights(sums, started, machines)
+
+    def _sums_of(
+        self, judged: "Judged", conditions: list[sa.ColumnElement[bool]]
+    ) -> list["_NightSums"]:
+        """Return for each run, cell, side and environment the sums of a quantity's logarithms."""
+        hosts = {name: read_host(name, described) for name, described in self.machines().items()}
+        sums: dict[tuple[str, int, str, str], list[float]] = {}
+        for record in self._stream(conditions):
+            value = judged.value(record.outcome)
+            if value is None or value <= 0:
+                continue
+            cell = schema.cell_key(record.machine, record.cell)
+            key = record.run, cell, record.side, record.environment
+            of_key = sums.setdefault(key, [0.0] * 6)
+            # Other programs disturb times, and no count.
+            disturbed = judged.of_clock and contended(record, hosts.get(record.machine))
+            first = 3 if disturbed else 0
+            log = math.log(value)
+            of_key[first] += 1
+            of_key[first + 1] += log
+            of_key[first + 2] += log * log
+        return [_NightSums(*key, *values) for key, values in sums.items()]
 
     def record_counts(self) -> dict[str, int]:
         """Return how many records each run has; a run without any is missing."""

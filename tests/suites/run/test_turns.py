@@ -564,6 +564,32 @@ def test_all_threads_of_all_descendants_stand_still_and_run_again(tmp_path):
         root.wait()
 
 
+MANY_THREADS = """
+import threading
+def spin():
+    while True:
+        pass
+for _ in range(15):
+    threading.Thread(target=spin, daemon=True).start()
+spin()
+"""
+
+
+def test_no_signal_is_left_to_stop_a_process_again_that_was_let_run():
+    process = subprocess.Popen([sys.executable, "-c", MANY_THREADS])
+    pids = [process.pid]
+    try:
+        wait_until(lambda: len(standstill.cpu_time(pids).by_thread) == 16, "its threads")
+        for _ in range(10):
+            assert standstill.stop(pids)
+            before = standstill.cpu_time(pids).used
+            standstill.let_run(pids)
+            wait_until(lambda used=before: standstill.cpu_time(pids).used > used + 0.02, "work")
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_the_peak_of_memory_stays_when_memory_is_freed(tmp_path):
     grow = "import sys; held = b'x' * 50_000_000; del held; print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
