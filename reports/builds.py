@@ -48,6 +48,7 @@ class Builds:
             build = newest._replace(adapter=cell.adapter)
             if version:
                 uploaded = record.outcome.software.get(RELEASED)
+                day: date | None
                 if uploaded:
                     day = date.fromisoformat(str(uploaded))
                 else:
