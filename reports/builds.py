@@ -48,9 +48,11 @@ class Builds:
             build = newest._replace(adapter=cell.adapter)
             if version:
                 uploaded = record.outcome.software.get(RELEASED)
-                day = released(cell.adapter, version, releases)
+                day: date | None
                 if uploaded:
                     day = date.fromisoformat(str(uploaded))
+                else:
+                    day = released(cell.adapter, version, releases)
                 build = Build(cell.adapter, version, day)
                 self._measured[record.machine, cell.framework, record.environment] = build
             self._newest[record.machine, cell.framework] = build
