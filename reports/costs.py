@@ -31,7 +31,7 @@ _LEGEND = (
     "Medians over launches. n steps: seconds of the start and of n - 1 further steps.",
     (
         f"{layout.BEST} the least at its place, or not clearly more. ± is the wider side of the "
-        "% interval over launches; with fewer than 3, the interval of n steps assumes the "
+        "95 % interval over launches; with fewer than 3, the interval of n steps assumes the "
         "deviation between launches that other cells show (5 % where too few show it)."
     ),
 )
