@@ -18,8 +18,8 @@ _INNER = {
     "launch_deviation",
     "launch_variance",
     "launch_freedom",
-    "beside",
-    "place",
+    "relative",
+    "number",
 }
 """Fields of a summary that its method describes."""
 
