@@ -139,10 +139,12 @@ def _find_drift(
     significant = [reading for reading in readings if reading.drift.p <= FALSE_DISCOVERY_RATE]
     if not significant:
         return None
-    best = min(
-        significant, key=lambda reading: _model_criterion(calm, reading.steps, reading.drift)
-    )
-    criterion = _model_criterion(calm, best.steps, best.drift)
+
+    def criterion_of(reading: _Reading) -> float:
+        return _model_criterion(calm, reading.steps, reading.drift)
+
+    best = min(significant, key=criterion_of)
+    criterion = criterion_of(best)
     if steps:
         return best if criterion < _model_criterion(calm, steps) else None
     # Not a step either that is too weak to be found: both have a place and a size.
