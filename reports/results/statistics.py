@@ -26,10 +26,12 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, digamma, ndtr, ndtri, polygamma, stdtr, stdtrit
 
 from dlbench.adapters.protocol import SampleStatistics
 from dlbench.reports.results.side_by_side import SideBySide
+
+# Functions import what they need of SciPy themselves: its import takes a tenth of a second, and
+# commands such as `dlbench list` need this module for a constant alone.
 
 Values = NDArray[np.float64]
 
@@ -73,7 +75,6 @@ _LEAST_VARIANCE = 1e-8
 # Half of the estimated degrees of freedom count: with fewer than two a common variance is worth
 # nothing.
 _FREEDOMS = np.geomspace(2, 2 * MOST_FREEDOM, 50)
-_TRIGAMMAS = polygamma(1, _FREEDOMS / 2)
 
 Verdict = Literal["worse", "better", "no clear difference"]
 
@@ -295,14 +296,17 @@ def common_spread(variances: Sequence[float], freedoms: Sequence[float]) -> Spre
     `MOST_FREEDOM`: they are estimated from some dozens of cells, and the true variances may have
     longer tails. Simulated for 24 cells, alike or not, intervals then cover 94.5 to 96.5 %.
     """
+    from scipy.special import digamma, polygamma
+
     if len(variances) < CELLS_NEEDED:
         return UNKNOWN_SPREAD
+    trigammas = polygamma(1, _FREEDOMS / 2)
     halves = np.asarray(freedoms, dtype=float) / 2
     logs = np.log(np.maximum(variances, _LEAST_VARIANCE)) - digamma(halves) + np.log(halves)
     between = float(np.var(logs, ddof=1)) - float(np.mean(polygamma(1, halves)))
-    if between > _TRIGAMMAS[0]:
+    if between > trigammas[0]:
         return UNKNOWN_SPREAD
-    freedom = float(np.interp(-between, -_TRIGAMMAS, _FREEDOMS))
+    freedom = float(np.interp(-between, -trigammas, _FREEDOMS))
     variance = math.exp(float(np.mean(logs)) + float(digamma(freedom / 2)) - math.log(freedom / 2))
     return Spread(variance, freedom / 2)
 
@@ -635,6 +639,8 @@ def _fewest_launches(
     """Return the fewest launches of each with which Student's t finds a difference of logarithms of
     ``margin``.
     """
+    from scipy.special import ndtri
+
     variance = variance_of_launches(one) + variance_of_launches(other)
     if one.beside is not None and took_turns(one, other):
         variance = one.beside.variance_in_a_group(one.place, other.place)
@@ -652,6 +658,8 @@ def variance_of_launches(summary: Summary) -> float:
     """Return the variance of the logarithms of launches' medians, assumed where launches are too
     few.
     """
+    from scipy.special import ndtri
+
     if summary.covers_launches:
         return summary.launch_variance
     within = 0.0
@@ -729,6 +737,8 @@ def welch_of_pairs(pairs: Sequence[tuple[Summary, Summary]]) -> float | None:
 
 
 def _p_of(sum_of_logs: float, pairs: Sequence[tuple[Summary, Summary]]) -> float:
+    from scipy.special import stdtr
+
     variance, freedom = _of_differences(pairs)
     if variance < _NO_SPREAD**2:
         return 1.0 if abs(sum_of_logs) < _NO_SPREAD else 0.0
@@ -742,6 +752,8 @@ def p_of_interval(found: Ratio) -> float | None:
     The end on the side of 1 counts, so that the value is below 5 % exactly if the interval lies on
     one side of 1.
     """
+    from scipy.special import ndtr, ndtri
+
     if found.low is None or found.high is None:
         return None
     reach = math.log(found.value / found.low if found.value > 1.0 else found.high / found.value)
@@ -772,6 +784,8 @@ def _margins(summary: Summary, confidence: float) -> tuple[float, float]:
     """Return how far the interval of a time reaches down and up, in logarithms, variation of
     launches included.
     """
+    from scipy.special import ndtri
+
     between = 0.0
     if not summary.covers_launches:
         between = (
@@ -802,6 +816,8 @@ def _variance_of_median(logs: Values) -> float:
 
 
 def _student(freedom: float, confidence: float) -> float:
+    from scipy.special import stdtrit
+
     return float(stdtrit(freedom, 0.5 + confidence / 2))
 
 
@@ -811,6 +827,8 @@ def _order_statistics(ordered: Values) -> tuple[float | None, float | None, floa
 
     The coverage is less than asked for where even the extremes of so few steps do not reach it.
     """
+    from scipy.special import bdtr
+
     count = len(ordered)
     if count == 1:
         return None, None, None
