@@ -5,15 +5,17 @@ each exporter can show them in its own way.
 """
 
 from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.flags import KINDS, FlagKind
 from dlbench.reports.results.number_text import amount, deviation, number
 from dlbench.reports.results.quantities import Quantity
 from dlbench.reports.results.safe_text import spelled, table_field, visible
 from dlbench.reports.results.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio
+
+if TYPE_CHECKING:  # it imports the store, and every command that prints text imports this module
+    from dlbench.reports.results.cells import CellResult
 
 HOLES = {
     Status.UNSUPPORTED: "n/a",
@@ -126,7 +128,7 @@ def multiple(found: Ratio, marks: str = "", best: bool = False) -> Entry:
     )
 
 
-def entry(cell: CellResult | None, quantity: Quantity, without: Collection[FlagKind]) -> Entry:
+def entry(cell: "CellResult | None", quantity: Quantity, without: Collection[FlagKind]) -> Entry:
     """Return the entry of a cell."""
     if cell is None:
         return Entry(MISSING)
@@ -139,7 +141,7 @@ def entry(cell: CellResult | None, quantity: Quantity, without: Collection[FlagK
     return Entry(amount(found[0]), deviation(*found), marks, cell.best and quantity.of_time)
 
 
-def why_hole(cell: CellResult) -> str:
+def why_hole(cell: "CellResult") -> str:
     """Return the word for a cell without a number, and the reason."""
     wrong = cell.shown
     reason = cell.reason or (
@@ -148,14 +150,14 @@ def why_hole(cell: CellResult) -> str:
     return f"{HOLES[Status.PARITY_FAILED if wrong else cell.status]}, {reason}"
 
 
-def common_flags(cells: Iterable[CellResult]) -> set[FlagKind]:
+def common_flags(cells: "Iterable[CellResult]") -> set[FlagKind]:
     """Return the flags that all of several numbers have: legends name them once."""
     numbers = list(cells)
     return {kind for kind in KINDS if len(numbers) > 1 and all(cell.has(kind) for cell in numbers)}
 
 
 def flag_lines(
-    cells: Iterable[CellResult], common: Collection[FlagKind] = (), every: str = "every number:"
+    cells: "Iterable[CellResult]", common: Collection[FlagKind] = (), every: str = "every number:"
 ) -> list[str]:
     """Return the legend of the marks of these cells; behind ``every`` the flags that all have."""
     raised = {flag.kind for cell in cells for flag in cell.flags}
