@@ -1,4 +1,4 @@
-"""Sets up dlbench in a virtual environment beside the checkout, then runs it or its tests.
+"""Set up dlbench in a virtual environment in the checkout, then run it or its tests.
 
     python3 suites/bootstrap.py run quick    any arguments of the dlbench command
     python3 suites/bootstrap.py test         the tests (further arguments go to pytest)
@@ -32,15 +32,10 @@ PYTEST = [str(PYTHON), "-m", "pytest"]
 RUN_LOCK = ROOT / "suites" / "requirements.lock"
 TEST_LOCK = ROOT / "tests" / "requirements.lock"
 NEEDED = (3, 11)
-# Groups of tests: three at a time for each CPU, since many wait for something, in the order of
-# their files: those of adapters take longest and come first.
-WORKERS = [
-    "-n",
-    str(min(8, 3 * len(os.sched_getaffinity(0)))),
-    "--dist",
-    "loadgroup",
-    "--no-loadscope-reorder",
-]
+# Three groups of tests at a time for each CPU, since many tests wait for something. They run in the
+# order of their files: the tests of adapters take longest and come first.
+GROUPS_AT_ONCE = min(8, 3 * len(os.sched_getaffinity(0)))
+WORKERS = ["-n", str(GROUPS_AT_ONCE), "--dist", "loadgroup", "--no-loadscope-reorder"]
 DURATIONS = ["--durations=30"] if os.environ.get("CI") else []
 
 
@@ -50,9 +45,9 @@ def fail(message: str) -> int:
     return 3
 
 
-def quietly(command: list[str], what: str) -> bool:
-    """Run a set-up command; its output is shown only when it fails."""
-    print(f"dlbench: {what} ...", file=sys.stderr)
+def quietly(command: list[str], message: str) -> bool:
+    """Run a set-up command, and return whether it succeeds; show its output only if it fails."""
+    print(f"dlbench: {message} ...", file=sys.stderr)
     done = subprocess.run(
         command,
         stdin=subprocess.DEVNULL,
@@ -67,56 +62,47 @@ def quietly(command: list[str], what: str) -> bool:
 
 def stamp(lock: Path) -> str:
     """Return a digest of a set-up's inputs: lock, project file, interpreter and place."""
-    digest = hashlib.sha256()
-    for part in (
-        lock.read_bytes(),
-        (ROOT / "pyproject.toml").read_bytes(),
-        f"{sys.version}{ROOT}".encode(),
-    ):
-        digest.update(part)
+    digest = hashlib.sha256(lock.read_bytes())
+    digest.update((ROOT / "pyproject.toml").read_bytes())
+    digest.update(f"{sys.version}{ROOT}".encode())
     return digest.hexdigest()
 
 
 def set_up(lock: Path) -> str:
-    """Install exactly this lock and the project into the virtual environment; return "" or the
-    error.
-    """
-    noted = VENV / f"dlbench-{lock.parent.name}.stamp"
-    if PYTHON.exists() and noted.exists() and noted.read_text() == stamp(lock):
+    """Install exactly this lock and the project; return the error, empty if there is none."""
+    stamp_file = VENV / f"dlbench-{lock.parent.name}.stamp"
+    if PYTHON.exists() and stamp_file.exists() and stamp_file.read_text() == stamp(lock):
         return ""
     pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check"]
-    works = (
-        PYTHON.exists() and subprocess.run([*pip, "--version"], capture_output=True).returncode == 0
-    )
-    if not works and not quietly(
-        [sys.executable, "-m", "venv", "--clear", str(VENV)], f"making {VENV}"
-    ):
-        return (
-            f"{sys.executable} cannot make a virtual environment in {VENV}. Install its venv "
-            "package (Debian: python3-venv), use another Python >= 3.11, or set DLBENCH_VENV to a "
-            "folder you may write to."
-        )
+    has_pip = False
+    if PYTHON.exists():
+        has_pip = subprocess.run([*pip, "--version"], capture_output=True).returncode == 0
+    if not has_pip:
+        command = [sys.executable, "-m", "venv", "--clear", str(VENV)]
+        if not quietly(command, f"making {VENV}"):
+            return (
+                f"{sys.executable} cannot make a virtual environment in {VENV}. Install its venv "
+                "package (Debian: python3-venv), use another Python >= 3.11, or set DLBENCH_VENV "
+                "to a folder you may write to."
+            )
     install = [*pip, "install", "--no-input"]
-    if not quietly(
-        [*install, "--no-compile", "-r", str(lock)], f"installing {lock.relative_to(ROOT)}"
-    ):
+    requirements = [*install, "--no-compile", "-r", str(lock)]
+    if not quietly(requirements, f"installing {lock.relative_to(ROOT)}"):
         return (
             "The locked requirements could not be installed; see pip's output above. Check network "
             "and disk space."
         )
-    if not quietly(
-        [*install, "--no-deps", "--no-build-isolation", "-e", str(ROOT)], "installing dlbench"
-    ):
+    project = [*install, "--no-deps", "--no-build-isolation", "-e", str(ROOT)]
+    if not quietly(project, "installing dlbench"):
         return "dlbench itself could not be installed; see pip's output above."
-    noted.write_text(stamp(lock))
+    stamp_file.write_text(stamp(lock))
     return ""
 
 
 def run_tests(arguments: list[str]) -> int:
-    """Build the frameworks' environments, then run the tests; the large and historic frameworks are
-    left to ``rest``.
+    """Build the environments of all but the large and historic frameworks, then run the tests.
 
-    Without a framework's environment its tests are skipped with the reason; under CI that is a
+    Without a framework's environment its tests are skipped with the reason. Under CI that is a
     failure instead.
     """
     variables = variables_of_tests(frameworks(on_request=False))
@@ -134,24 +120,22 @@ def run_tests(arguments: list[str]) -> int:
 def frameworks(on_request: bool) -> list[str]:
     """Return the names of the frameworks that are built and tested on request, or of the others.
 
-    Ends the process where they cannot be listed.
+    Ends the process if they cannot be listed.
     """
     listed = subprocess.run([*DLBENCH, "env", "list", "--json"], stdout=subprocess.PIPE, text=True)
     if listed.returncode != 0:
         sys.exit(
             fail("The frameworks could not be listed (`dlbench env list`); see its output above.")
         )
-    return [
-        each["name"]
-        for each in json.loads(listed.stdout)
-        if (each["historic"] or each["large"]) == on_request
-    ]
+    names = []
+    for framework in json.loads(listed.stdout):
+        if (framework["historic"] or framework["large"]) == on_request:
+            names.append(framework["name"])
+    return names
 
 
 def variables_of_tests(names: list[str]) -> dict[str, str]:
-    """Return the environment of tests that are about these frameworks: the tests of the others are
-    skipped.
-    """
+    """Return the environment variables of tests of these frameworks; other tests are skipped."""
     variables = {"DLBENCH_TEST_FRAMEWORKS": ",".join(names), **os.environ}
     # The tests start hundreds of interpreters, each of which would compile every module anew: half
     # of its time.
@@ -160,7 +144,7 @@ def variables_of_tests(names: list[str]) -> dict[str, str]:
 
 
 def parsed(arguments: list[str], option: str, usual: str | int) -> tuple[Any, list[str]]:
-    """Return the value of one option, and the other arguments, which are pytest's."""
+    """Return the value of one option, and the other arguments, which are for pytest."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument(option, type=type(usual), default=usual, dest="value")
     given, others = parser.parse_known_args(arguments)
@@ -168,22 +152,22 @@ def parsed(arguments: list[str], option: str, usual: str | int) -> tuple[Any, li
 
 
 def narrowed(names: list[str], arguments: list[str]) -> list[str]:
-    """Return pytest's arguments for the tests that name one of these, and fit the user's -k where
-    there is one.
+    """Return pytest's arguments for the tests that name one of these, and fit the user's -k.
 
-    Of two -k pytest would take the last alone.
+    pytest would ignore all but the last -k.
     """
     chosen, others = parsed(arguments, "-k", "")
-    named = " or ".join(names)
-    return ["-k", f"({named}) and ({chosen})" if chosen else named, *others]
+    expression = " or ".join(names)
+    if chosen:
+        expression = f"({expression}) and ({chosen})"
+    return ["-k", expression, *others]
 
 
 def run_rest_of_tests(arguments: list[str]) -> int:
-    """Build the large and historic frameworks' environments, then run the tests that name one of
-    them.
+    """Build the large and historic frameworks' environments, then run the tests that name one.
 
-    Where one cannot be built here, its tests are skipped with the reason; under CI that is a
-    failure instead.
+    If one cannot be built on this machine, its tests are skipped with the reason. Under CI that is
+    a failure instead.
     """
     names = frameworks(on_request=True)
     built = subprocess.run([*DLBENCH, "env", "build", "--rest"]).returncode
@@ -194,45 +178,42 @@ def run_rest_of_tests(arguments: list[str]) -> int:
 
 
 def run_properties(arguments: list[str]) -> int:
-    """Run the property tests with ``--examples N`` for one that usually gets a hundred, others in
-    proportion.
+    """Run the property tests with many examples.
+
+    With ``--examples N``, a test that usually gets a hundred examples gets N, others in proportion.
     """
     examples, others = parsed(arguments, "--examples", 1000)
     variables = {**os.environ, "DLBENCH_PROPERTY_EXAMPLES": str(max(1, examples))}
-    return subprocess.run(
-        [*PYTEST, *WORKERS, "-m", "hypothesis", *others], cwd=ROOT, env=variables
-    ).returncode
+    command = [*PYTEST, *WORKERS, "-m", "hypothesis", *others]
+    return subprocess.run(command, cwd=ROOT, env=variables).returncode
 
 
 def run_kills(arguments: list[str]) -> int:
     """Kill ``--count N`` runs of the null framework at random moments."""
     count, others = parsed(arguments, "--count", 1000)
-    words = [*PYTEST, "-x", "tests/hardening/test_kills.py", *others]
-    return subprocess.run(
-        words, cwd=ROOT, env={**os.environ, "DLBENCH_KILLS": str(count)}
-    ).returncode
+    command = [*PYTEST, "-x", "tests/hardening/test_kills.py", *others]
+    variables = {**os.environ, "DLBENCH_KILLS": str(count)}
+    return subprocess.run(command, cwd=ROOT, env=variables).returncode
 
 
 def check(arguments: list[str]) -> int:
-    """Run every static check; return 1 when one fails."""
-    python = [str(PYTHON), "-m"]
-    # A fresh clone has no cache of its own: it takes what was checked in the last one of the same
-    # place.
-    kept = (
-        ["--cache-dir", str(Path.home() / ".cache" / "dlbench" / "mypy")]
-        if os.environ.get("CI")
-        else []
-    )
-    types = ["mypy", "-p", "dlbench", *kept]
-    commands = [["ruff", "format", "--check", str(ROOT)], ["ruff", "check", str(ROOT)], types]
-    codes = [subprocess.run([*python, *command], cwd=ROOT).returncode for command in commands]
+    """Run every static check; return 1 if one fails."""
+    types = ["mypy", "-p", "dlbench"]
+    if os.environ.get("CI"):
+        # A fresh clone has no cache of its own: it uses that of the last clone in the same place.
+        types += ["--cache-dir", str(Path.home() / ".cache" / "dlbench" / "mypy")]
+    failed = False
+    for command in (["ruff", "format", "--check", str(ROOT)], ["ruff", "check", str(ROOT)], types):
+        if subprocess.run([str(PYTHON), "-m", *command], cwd=ROOT).returncode != 0:
+            failed = True
     for version, files in sorted(guest_modules(ROOT / "adapters").items()):
-        found = too_new(version, files)
-        print(
-            found or f"The guest's syntax: {len(files)} files fit Python {version[0]}.{version[1]}."
-        )
-        codes.append(int(bool(found)))
-    return int(any(codes))
+        findings = too_new(version, files)
+        if findings:
+            print(findings)
+            failed = True
+        else:
+            print(f"The guest's syntax: {len(files)} files fit Python {version[0]}.{version[1]}.")
+    return int(failed)
 
 
 def guest_modules(adapters: Path) -> dict[tuple[int, int], list[Path]]:
@@ -241,25 +222,26 @@ def guest_modules(adapters: Path) -> dict[tuple[int, int], list[Path]]:
     A framework's own modules need no older one than the framework does; all others run on Python
     3.6.
     """
-    import tomllib  # an older Python than 3.11 has none, and must get as far as to say so
+    import tomllib  # not at the top: a Python older than 3.11 must get as far as its message
 
-    found: dict[tuple[int, int], list[Path]] = {}
-    for folder in (adapters, *(path for path in sorted(adapters.iterdir()) if path.is_dir())):
-        described = folder / "framework.toml"
-        versions = (
-            tomllib.loads(described.read_text()).get("python", []) if described.is_file() else []
-        )
-        numbers = [tuple(int(part) for part in version.split(".")) for version in versions]
-        oldest = min(((major, minor) for major, minor in numbers), default=(3, 6))
+    files_by_version: dict[tuple[int, int], list[Path]] = {}
+    folders = [path for path in sorted(adapters.iterdir()) if path.is_dir()]
+    for folder in (adapters, *folders):
+        oldest = (3, 6)
+        description = folder / "framework.toml"
+        if description.is_file():
+            versions = []
+            for version in tomllib.loads(description.read_text()).get("python", []):
+                major, minor = version.split(".")
+                versions.append((int(major), int(minor)))
+            oldest = min(versions, default=oldest)
         files = folder.glob("*.py") if folder == adapters else folder.rglob("*.py")
-        found.setdefault(oldest, []).extend(sorted(files))
-    return found
+        files_by_version.setdefault(oldest, []).extend(sorted(files))
+    return files_by_version
 
 
 def too_new(version: tuple[int, int], files: list[Path]) -> str:
-    """Return vermin's findings of syntax in these files that this Python lacks; empty if there are
-    none.
-    """
+    """Return vermin's findings of syntax in these files that this Python lacks."""
     options = [f"-t={version[0]}.{version[1]}-", "--no-tips", "--violations"]
     command = [str(PYTHON), "-c", "import vermin; vermin.main()", *options, *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -41,8 +41,10 @@ COMMANDS = {
     "new": ("commands.new", "Create a starter file."),
     "try": ("commands.try_step", "Run a training step of your own twice, with its output shown."),
 }
-"""Each command's module, and its line in --help: only the module of the command given is
-imported."""
+"""Each command's module, and its line in --help.
+
+Only the module of the command that was given is imported.
+"""
 _SINGULAR = ("history", "explain", "tune", "releases", "bisect")
 """Commands whose axes may be named in the singular, too."""
 
@@ -91,17 +93,19 @@ def build_app(chosen: str) -> typer.Typer:
         if name != chosen:
             app.command(name, help=summary)(lambda: None)
             continue
-        found = importlib.import_module(f"dlbench.suites.{module}")
+        command_module = importlib.import_module(f"dlbench.suites.{module}")
         if name == "report":
             pages = importlib.import_module("dlbench.suites.commands.page")
-            found.report_app.command("page")(pages.page_command)
-            found.report_app.command("site")(pages.site_command)
-        if hasattr(found, f"{name}_app"):
-            app.add_typer(getattr(found, f"{name}_app"), name=name)
-        else:
-            of_options = importlib.import_module("dlbench.suites.commands.options")
-            settings = {"token_normalize_func": of_options.in_plural} if name in _SINGULAR else {}
-            app.command(name, context_settings=settings)(getattr(found, f"{name}_command"))
+            command_module.report_app.command("page")(pages.page_command)
+            command_module.report_app.command("site")(pages.site_command)
+        if hasattr(command_module, f"{name}_app"):
+            app.add_typer(getattr(command_module, f"{name}_app"), name=name)
+            continue
+        settings: dict[str, Any] = {}
+        if name in _SINGULAR:
+            options = importlib.import_module("dlbench.suites.commands.options")
+            settings["token_normalize_func"] = options.in_plural
+        app.command(name, context_settings=settings)(getattr(command_module, f"{name}_command"))
     return app
 
 
@@ -119,14 +123,15 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
         if time.monotonic() - began > _ENDING_SECONDS:
             os._exit(128 + number)
 
-    for each in _ENDING:
-        if signal.getsignal(each) is _end:
-            signal.signal(each, again)
+    for ending in _ENDING:
+        if signal.getsignal(ending) is _end:
+            signal.signal(ending, again)
     if number == signal.SIGINT:
         raise KeyboardInterrupt
-    raise (HungUp if number == signal.SIGHUP else Terminated)(
-        f"Ended by {signal.Signals(number).name}."
-    )
+    message = f"Ended by {signal.Signals(number).name}."
+    if number == signal.SIGHUP:
+        raise HungUp(message)
+    raise Terminated(message)
 
 
 def _end_for_usage(error: Any) -> NoReturn:
@@ -135,17 +140,20 @@ def _end_for_usage(error: Any) -> NoReturn:
         error.show()
         sys.exit(UsageError.exit_code)
     command = error.ctx.command_path if getattr(error, "ctx", None) else "dlbench"
-    said = " ".join(error.format_message().split()).rstrip(".")
-    complain(f"{said}{'' if said.endswith('?') else '.'} See: {command} --help")
+    message = " ".join(error.format_message().split()).rstrip(".")
+    if not message.endswith("?"):
+        message += "."
+    complain(f"{message} See: {command} --help")
     sys.exit(UsageError.exit_code)
 
 
 def _check_surroundings() -> None:
-    """Make output work in any encoding; raises UsageError if stdout is closed or the working folder
-    is gone.
+    """Make output work in any encoding.
+
+    Raises UsageError if standard output is closed or the working folder does not exist.
     """
-    if sys.stderr is None:  # print() to None would go to standard output
-        # for as long as the process lasts
+    if sys.stderr is None:
+        # print() to None would go to standard output. The file stays open until the process ends.
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
     if sys.stdout is None:
         raise UsageError(
@@ -155,7 +163,7 @@ def _check_surroundings() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        os.getcwd()  # noqa: PTH109 - nothing but whether it is there
+        os.getcwd()  # noqa: PTH109 - only to see whether it exists
     except OSError as error:
         raise UsageError("The working folder was removed. Change into one that exists.") from error
 
@@ -166,38 +174,39 @@ def _check_words(words: list[str]) -> None:
     Also for one that is not valid text, since it cannot name anything in a suite or a store.
     """
     empty = "{} has an empty value. Give one, or leave the option out."
-    for before, word in zip(["", *words], words, strict=False):
+    previous = ""
+    for word in words:
         if any("\ud800" <= letter <= "\udfff" for letter in word):
             raise UsageError(f"{word!r} is not valid UTF-8. Give it as UTF-8 text.")
         option, equals, value = word.partition("=")
         if equals and option.startswith("--") and not value.strip():
             raise UsageError(empty.format(option))
         if not word.strip():
-            is_value = before.startswith("--") and "=" not in before
-            raise UsageError(
-                empty.format(before)
-                if is_value
-                else "An argument is empty. Give its value, or leave it out."
-            )
+            if previous.startswith("--") and "=" not in previous:
+                raise UsageError(empty.format(previous))
+            raise UsageError("An argument is empty. Give its value, or leave it out.")
+        previous = word
 
 
 def main() -> NoReturn:
-    """Run the command line; every expected error is one line on stderr and a documented exit
-    code.
+    """Run the command line.
+
+    An expected error is one line on stderr and a documented exit code.
     """
-    for each in _ENDING:
-        if (
-            signal.getsignal(each) is not signal.SIG_IGN
-        ):  # as under nohup, or in a script's background job
-            signal.signal(each, _end)
+    for ending in _ENDING:
+        # A signal is ignored under nohup, and in a script's background job.
+        if signal.getsignal(ending) is not signal.SIG_IGN:
+            signal.signal(ending, _end)
     # A reader that leaves a pipe early (head) ends this command as it ends any other.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     code = 0
     try:
+        words = sys.argv[1:]
         _check_surroundings()
-        _check_words(sys.argv[1:])
+        _check_words(words)
         # A global option takes no value: the first word that is not an option names the command.
-        app = build_app(next((word for word in sys.argv[1:] if not word.startswith("-")), ""))
+        command = next((word for word in words if not word.startswith("-")), "")
+        app = build_app(command)
         code = app(standalone_mode=False) or 0
         if code == Interrupted.exit_code:
             raise Interrupted("Interrupted.")
@@ -214,7 +223,6 @@ def main() -> NoReturn:
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EFBIG):
             raise
         complain(f"the output cannot be written: {error.strerror}. All measurements are stored.")
-        os._exit(
-            UsageError.exit_code
-        )  # a second flush at the interpreter's end would fail in the same way
+        # A second flush at the interpreter's end would fail in the same way.
+        os._exit(UsageError.exit_code)
     sys.exit(code)

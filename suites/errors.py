@@ -1,20 +1,19 @@
-"""The errors of the host side and every exit code; each error is one full sentence or two: what is
-wrong, what to do.
+"""The errors of the host side, and every exit code.
 
-The constants below are the nonzero exit codes of commands that completed.
+An error is one sentence on the problem, and one on its remedy. The constants below are the nonzero
+exit codes of commands that completed.
 """
 
 import contextlib
 from collections.abc import Iterable, Iterator
 
-from dlbench.reports.results.errors import (
-    DlbenchError as DlbenchError,
-)  # of this room's modules, too
+# The base of this room's errors, too.
+from dlbench.reports.results.errors import DlbenchError as DlbenchError
 from dlbench.reports.results.selection import suggestion
 
 NOTHING_MEASURED = 1  # `run` and `explain`: not one cell gave a number; `tune`: no pair
 FLEET_INCOMPLETE = 1  # `fleet run`, `fleet status`: a job was refused, failed or was lost
-# Of `gate`, `compare` and `bisect`.
+# The exit codes of `gate`, `compare` and `bisect`.
 GATE_FAILED = 1  # a regression is confirmed; `bisect`: and the first slower candidate is known
 GATE_BROKEN = 5  # the candidate gave no number where the baseline did
 GATE_UNDECIDED = 6  # no regression is confirmed, but a cell has too little evidence to exclude one
@@ -28,7 +27,7 @@ class SuitesError(DlbenchError):
 
 
 class UsageError(SuitesError):
-    """An axis value, a name or an option that is wrong."""
+    """A wrong value of an axis, name or option."""
 
 
 class SuiteError(UsageError):
@@ -42,7 +41,7 @@ class FrameworkEnvironmentError(SuitesError):
 
 
 class IndexUnreachableError(FrameworkEnvironmentError):
-    """A package index that cannot be reached; what is built already can be used."""
+    """A package index that cannot be reached. Environments that are built can still be used."""
 
 
 class Interrupted(SuitesError):  # noqa: N818 - the user ended the run: no error
@@ -66,17 +65,15 @@ class HungUp(Terminated):
 @contextlib.contextmanager
 def interruptible(resume: str) -> Iterator[None]:
     """Name the command that resumes the run if Ctrl-C or a signal ends it."""
-    words = f"Every finished launch is stored. Resume: {resume}"
+    advice = f"Every finished launch is stored. Resume: {resume}"
     try:
         yield
     except Terminated as error:
-        raise type(error)(f"{error} {words}") from error
+        raise type(error)(f"{error} {advice}") from error
     except KeyboardInterrupt as error:
-        raise Interrupted(f"Interrupted. {words}") from error
+        raise Interrupted(f"Interrupted. {advice}") from error
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], most: int = 1) -> UsageError:
-    """Return the error for a name that does not exist, with the nearest ones that do, at most so
-    many.
-    """
+    """Return the error for a name that does not exist, with the ``most`` nearest that do."""
     return UsageError(f"There is no {kind} named {name!r}. {suggestion(name, known, most)}")

@@ -1,9 +1,13 @@
 """`dlbench.run`: measure a suite from Python, for notebooks and scripts.
 
-import dlbench
+For example:
 
-cells = dlbench.run("quick", networks="fcn5", frameworks=["torch", "jax"], threads=[1, 2],
-budget="5m") cells.pivot_table("seconds", ["framework", "mode"], "threads")
+    import dlbench
+
+    cells = dlbench.run(
+        "quick", networks="fcn5", frameworks=["torch", "jax"], threads=[1, 2], budget="5m"
+    )
+    cells.pivot_table("seconds", ["framework", "mode"], "threads")
 """
 
 import json
@@ -25,8 +29,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _REPEATED = ("python", "adapter", "step", "env")
-"""Options of `dlbench run` that are repeated for several values. The others take a list with
-commas."""
+"""Options of `dlbench run` that are repeated for several values.
+
+The others take a list with commas.
+"""
 _PREFIX = "dlbench: "
 
 
@@ -42,9 +48,9 @@ def run(
     ``resume=True``. Progress goes to ``sys.stderr``. The command runs in a process of its own, so
     that nothing in this one is measured.
 
-    Returns the rows of `dlbench.cells` for this run, also where no cell gave a number: the reasons
-    are in them. Stores the launches in ``store``, by default in ``$DLBENCH_STORE`` or
-    dlbench.sqlite. Raises DlbenchError with the line that the command ended with.
+    Returns the rows of `dlbench.cells` for this run. A cell without a number has a row with the
+    reason. Stores the launches in ``store``, by default in ``$DLBENCH_STORE`` or dlbench.sqlite.
+    Raises DlbenchError with the last line of the command's errors.
     """
     target = os.fspath(store or os.environ.get("DLBENCH_STORE") or DEFAULT_STORE)
     words = ["run", os.fspath(suite), "--store", target, "--json", *_words(options)]
@@ -55,7 +61,7 @@ def run(
                 last_line.removeprefix(_PREFIX) or f"`dlbench run` ended with exit code {code}."
             )
         output.seek(0)
-        identifier = _run_of(output.read())
+        identifier = _run_measured(output.read())
     return cells(delivery.local_or(target), run=identifier)
 
 
@@ -78,18 +84,19 @@ def _words(options: Mapping[str, Any]) -> list[str]:
 
 
 def _values(value: Any) -> list[str]:
+    """Return the words of an option's value, or of several."""
     if isinstance(value, Mapping):
         return [f"{name}={text}" for name, text in value.items()]
     if isinstance(value, Iterable) and not isinstance(value, str):
-        return [str(each) for each in value]
+        return [str(item) for item in value]
     return [str(value)]
 
 
 def _call(command: list[str], output: Any) -> tuple[int, str]:
-    """Run a command with its standard output in a file; return its exit code and the last line of
-    its errors.
+    """Run a command with its standard output in a file.
 
-    Ctrl-C in a notebook reaches this process alone, and is passed on.
+    Returns its exit code and the last line of its errors. Ctrl-C in a notebook reaches this process
+    alone, and is passed on.
     """
     last_line = ""
     with subprocess.Popen(
@@ -110,8 +117,8 @@ def _call(command: list[str], output: Any) -> tuple[int, str]:
     return code, last_line
 
 
-def _run_of(text: str) -> str:
-    """Return the run that a matrix in JSON is of; raises DlbenchError if it is empty."""
+def _run_measured(text: str) -> str:
+    """Return the run of a matrix in JSON. Raises DlbenchError if the matrix is empty."""
     matrix = json.loads(text)
     if not matrix:
         raise DlbenchError("No launch was measured. Give the run a larger budget.")

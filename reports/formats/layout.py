@@ -5,15 +5,17 @@ each exporter can show them in its own way.
 """
 
 from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.flags import KINDS, FlagKind
 from dlbench.reports.results.number_text import amount, deviation, number
 from dlbench.reports.results.quantities import Quantity
 from dlbench.reports.results.safe_text import spelled, table_field, visible
 from dlbench.reports.results.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio
+
+if TYPE_CHECKING:  # it imports the store, and every command that prints text imports this module
+    from dlbench.reports.results.cells import CellResult
 
 HOLES = {
     Status.UNSUPPORTED: "n/a",
@@ -127,7 +129,7 @@ def multiple(ratio: Ratio, marks: str = "", best: bool = False) -> Entry:
     return Entry(f"{number(ratio.value)}x", spread, marks, best)
 
 
-def entry(cell: CellResult | None, quantity: Quantity, without: Collection[FlagKind]) -> Entry:
+def entry(cell: "CellResult | None", quantity: Quantity, without: Collection[FlagKind]) -> Entry:
     """Return the entry of a cell."""
     if cell is None:
         return Entry(MISSING)
@@ -140,7 +142,7 @@ def entry(cell: CellResult | None, quantity: Quantity, without: Collection[FlagK
     return Entry(amount(numbers[0]), deviation(*numbers), marks, cell.best and quantity.of_time)
 
 
-def why_hole(cell: CellResult) -> str:
+def why_hole(cell: "CellResult") -> str:
     """Return the word for a cell without a number, and the reason."""
     if cell.shown:
         # It has a number, of another computation.
@@ -149,7 +151,7 @@ def why_hole(cell: CellResult) -> str:
     return f"{HOLES[cell.status]}, {cell.reason or 'no reason was given'}"
 
 
-def common_flags(cells: Iterable[CellResult]) -> set[FlagKind]:
+def common_flags(cells: "Iterable[CellResult]") -> set[FlagKind]:
     """Return the flags that all of several numbers have: legends name them once."""
     cells = list(cells)
     if len(cells) <= 1:
@@ -158,7 +160,7 @@ def common_flags(cells: Iterable[CellResult]) -> set[FlagKind]:
 
 
 def flag_lines(
-    cells: Iterable[CellResult], common: Collection[FlagKind] = (), every: str = "every number:"
+    cells: "Iterable[CellResult]", common: Collection[FlagKind] = (), every: str = "every number:"
 ) -> list[str]:
     """Return the legend of the marks of these cells; ``every`` replaces a mark that all have."""
     raised = {flag.kind for cell in cells for flag in cell.flags}

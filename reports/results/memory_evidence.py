@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-import numpy as np
-
 from dlbench.adapters.protocol import Outcome
 
 KEEP_HEAP = "keep_heap"
@@ -78,6 +76,8 @@ def states_within(outcome: Outcome, kept: bool = False) -> str:
     Empty where it does not matter. ``kept``: freed memory stays with the process already, so that
     there is nothing to advise.
     """
+    import numpy as np  # not at the top: to plan a run takes a constant of this module alone
+
     counts = outcome.sample_counts
     if counts is None or len(counts.minor_faults) < 2:
         return ""

@@ -26,10 +26,12 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, digamma, ndtr, ndtri, polygamma, stdtr, stdtrit
 
 from dlbench.adapters.protocol import SampleStatistics
 from dlbench.reports.results.side_by_side import SideBySide
+
+# Functions import what they need of SciPy themselves: its import takes a tenth of a second, and
+# commands such as `dlbench list` need this module for a constant alone.
 
 Values = NDArray[np.float64]
 
@@ -76,7 +78,6 @@ _LEAST_VARIANCE = 1e-8
 # Half of the estimated degrees of freedom count: with fewer than two a common variance is worth
 # nothing.
 _FREEDOMS = np.geomspace(2, 2 * MOST_FREEDOM, 50)
-_TRIGAMMAS = polygamma(1, _FREEDOMS / 2)
 
 Verdict = Literal["worse", "better", "no clear difference"]
 
@@ -314,14 +315,17 @@ def common_spread(variances: Sequence[float], freedoms: Sequence[float]) -> Spre
     `MOST_FREEDOM`: they are estimated from some dozens of cells, and the true variances may have
     longer tails. Simulated for 24 cells, alike or not, intervals then cover 94.5 to 96.5 %.
     """
+    from scipy.special import digamma, polygamma
+
     if len(variances) < CELLS_NEEDED:
         return UNKNOWN_SPREAD
+    trigammas = polygamma(1, _FREEDOMS / 2)
     halves = np.asarray(freedoms, dtype=float) / 2
     logs = np.log(np.maximum(variances, _LEAST_VARIANCE)) - digamma(halves) + np.log(halves)
     between = float(np.var(logs, ddof=1)) - float(np.mean(polygamma(1, halves)))
-    if between > _TRIGAMMAS[0]:
+    if between > trigammas[0]:
         return UNKNOWN_SPREAD
-    freedom = float(np.interp(-between, -_TRIGAMMAS, _FREEDOMS))
+    freedom = float(np.interp(-between, -trigammas, _FREEDOMS))
     variance = math.exp(float(np.mean(logs)) + float(digamma(freedom / 2)) - math.log(freedom / 2))
     return Spread(variance, freedom / 2)
 
@@ -657,6 +661,8 @@ def _fewest_launches(
     one: Summary, other: Summary, margin: float, confidence: float, power: float
 ) -> int | None:
     """Return the fewest launches of each with which Student's t finds a log ratio of ``margin``."""
+    from scipy.special import ndtri
+
     variance = variance_of_launches(one) + variance_of_launches(other)
     if one.relative is not None and took_turns(one, other):
         variance = one.relative.variance_in_a_group(one.number, other.number)
@@ -674,6 +680,8 @@ def _fewest_launches(
 
 def variance_of_launches(summary: Summary) -> float:
     """Return the variance of the logarithms of launches' medians, assumed if they are too few."""
+    from scipy.special import ndtri
+
     if summary.covers_launches:
         return summary.launch_variance
     within = 0.0
@@ -747,6 +755,8 @@ def welch_of_pairs(pairs: Sequence[tuple[Summary, Summary]]) -> float | None:
 
 
 def _p_value(sum_of_logs: float, pairs: Sequence[tuple[Summary, Summary]]) -> float:
+    from scipy.special import stdtr
+
     variance, freedom = _variance_of_sum(pairs)
     if variance < _NO_SPREAD**2:
         return 1.0 if abs(sum_of_logs) < _NO_SPREAD else 0.0
@@ -760,6 +770,8 @@ def p_of_interval(ratio: Ratio) -> float | None:
     the value is below 5 % exactly if the interval lies on one side of 1.
     """
     if ratio.low is None or ratio.high is None:
+    from scipy.special import ndtr, ndtri
+
         return None
     reach = math.log(ratio.value / ratio.low if ratio.value > 1.0 else ratio.high / ratio.value)
     if reach == 0.0:
@@ -790,6 +802,8 @@ def _margins(summary: Summary, confidence: float) -> tuple[float, float]:
 
     Variation between launches is included.
     """
+    from scipy.special import ndtri
+
     between = 0.0
     if not summary.covers_launches:
         quantile = float(ndtri(0.5 + confidence / 2))
@@ -812,6 +826,8 @@ def _variance_of_median(logs: Values) -> float:
 
 
 def _student(freedom: float, confidence: float) -> float:
+    from scipy.special import stdtrit
+
     return float(stdtrit(freedom, 0.5 + confidence / 2))
 
 
@@ -820,6 +836,8 @@ def _order_statistics(ordered: Values) -> tuple[float | None, float | None, floa
 
     The coverage is less than asked for where even the extremes of so few steps do not reach it.
     """
+    from scipy.special import bdtr
+
     count = len(ordered)
     if count == 1:
         return None, None, None

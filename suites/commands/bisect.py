@@ -4,10 +4,10 @@ import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -49,83 +49,131 @@ from ..run.runner import RunProfile, run_plan
 from ..run.sides import Side
 from . import options
 from .compare import ALLOW_DIFFERENT, report_format, rerun_command, rule_given, show
-from .options import Given, flag, option, several, takes
+from .options import AxisOptions, BuildOptions, SessionOptions, argument, flag, option, takes
 from .plan import plan_of
 
 Item = TypeVar("Item")
 BUILD_LIMIT = "30m"
-_BISECT: options.Options = {
-    "framework": options.argument(
-        "FRAMEWORK",
-        "The framework whose releases or builds are tested: `jax`, or `torch:compile`.",
-        usual="",
-    ),
-    "good": option(
-        "--good", "A fast release, revision or --python name (default with --python: the first)."
-    ),
-    "bad": option("--bad", "A later, slow one (default with --python: the last)."),
-    "faster": flag(
-        "--faster",
-        "Find the first faster one; good is then the later (default with --python: the last).",
-    ),
-    "repo": option(
-        "--repo", "Test the commits of this git repository; needs --step.", metavar="PATH"
-    ),
-    "build": option(
-        "--build", "Shell command that builds a commit, run in its worktree.", metavar="CMD"
-    ),
-    "build_limit": option("--build-limit", f"Time limit of each build (default {BUILD_LIMIT})."),
-    "pre": options.PRE,
-    "suite_name": options.suite_of_network("quick"),
-    "confidence": option(
-        "--confidence", f"Stop when the answer has this probability (default {CONFIDENCE:.0%})."
-    ),
-}
-_PYTHON = (
-    "Builds to test instead of releases, in order: `NAME=PATH,NAME=PATH`. With --repo: the "
-    "interpreter; a relative path is inside the worktree (`.venv/bin/python`)."
-)
-_BUILDS: options.Options = {
-    **options.BUILDS,
-    "python": several("--python", _PYTHON, "NAME=PATH"),
-    # With --repo the file is read from each worktree later.
-    "step": several(
-        "--step", "Your own training step; with --repo its path in the repository.", "FILE"
-    ),
-}
-_REPORT: options.Options = {
-    "no_quiet_gate": options.NO_QUIET_GATE,
-    "no_profile": options.NO_PROFILE,
-    "order": options.ORDER,
-    "threshold": option("--threshold", "Smallest slowdown worth finding (default 2.5%)."),
-    "tolerance": option(
-        "--tolerance", "Slowdown that must be excluded to say that nothing is slower (default 5%)."
-    ),
-    "allow_different": ALLOW_DIFFERENT,
-    "quantity": option(
-        "--quantity",
-        f"What to search by: {', '.join(NAMES)}. A share sets the smallest rise: `memory=5%`.",
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CandidateOptions:
+    """The candidates among which the first slow one is searched."""
+
+    framework: Annotated[
         str,
-        TIME,
-        metavar="NAME[=SHARE]",
-    ),
-    "form": option("--format", f"{', '.join(formats_of(REPORT))}."),
-    "write": several(
-        "--write", "Write the result to a file too: .md, .json, .csv or .txt. Repeatable.", "FILE"
-    ),
-    "as_json": options.JSON,
-}
+        argument(
+            "FRAMEWORK",
+            "The framework whose releases or builds are tested: `jax`, or `torch:compile`.",
+        ),
+    ] = ""
+    good: Annotated[
+        str | None,
+        option(
+            "--good",
+            "A fast release, revision or --python name (default with --python: the first).",
+        ),
+    ] = None
+    bad: Annotated[
+        str | None, option("--bad", "A later, slow one (default with --python: the last).")
+    ] = None
+    faster: Annotated[
+        bool,
+        flag(
+            "--faster",
+            "Find the first faster one; good is then the later (default with --python: the last).",
+        ),
+    ] = False
+    repo: Annotated[
+        str | None,
+        option("--repo", "Test the commits of this git repository; needs --step.", metavar="PATH"),
+    ] = None
+    build: Annotated[
+        str | None,
+        option(
+            "--build", "Shell command that builds a commit, run in its worktree.", metavar="CMD"
+        ),
+    ] = None
+    build_limit: Annotated[
+        str | None, option("--build-limit", f"Time limit of each build (default {BUILD_LIMIT}).")
+    ] = None
+    pre: Annotated[bool, options.PRE] = False
+    suite_name: Annotated[str, options.SUITE_OF_NETWORK] = "quick"
+    confidence: Annotated[
+        str | None,
+        option(
+            "--confidence", f"Stop when the answer has this probability (default {CONFIDENCE:.0%})."
+        ),
+    ] = None
 
 
-@takes(
-    _BISECT,
-    {key: each for key, each in options.AXES.items() if key != "frameworks"},
-    {"steps": options.STEPS, "cell_budget": options.CELL_BUDGET},
-    _BUILDS,
-    {key: each for key, each in options.SESSION.items() if key != "no_build"},
-    _REPORT,
-)
-def bisect_command(given: Given) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _CellOptions(AxisOptions):
+    """The cell to measure, and its steps."""
+
+    steps: Annotated[int | None, options.STEPS] = None
+    cell_budget: Annotated[str | None, options.CELL_BUDGET] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BisectOptions(_CandidateOptions, _CellOptions, BuildOptions, SessionOptions):
+    """The options of `dlbench bisect`."""
+
+    python: Annotated[
+        list[str] | None,
+        option(
+            "--python",
+            "Builds to test instead of releases, in order: `NAME=PATH,NAME=PATH`. With --repo: the "
+            "interpreter; a relative path is inside the worktree (`.venv/bin/python`).",
+            metavar="NAME=PATH",
+        ),
+    ] = None
+    # With --repo the file is read from each worktree later, so this option has no callback.
+    step: Annotated[
+        list[str] | None,
+        option(
+            "--step",
+            "Your own training step; with --repo its path in the repository.",
+            metavar="FILE",
+        ),
+    ] = None
+    no_quiet_gate: Annotated[bool, options.NO_QUIET_GATE] = False
+    no_profile: Annotated[bool, options.NO_PROFILE] = False
+    order: Annotated[str | None, options.ORDER] = None
+    threshold: Annotated[
+        str | None, option("--threshold", "Smallest slowdown worth finding (default 2.5%).")
+    ] = None
+    tolerance: Annotated[
+        str | None,
+        option(
+            "--tolerance",
+            "Slowdown that must be excluded to say that nothing is slower (default 5%).",
+        ),
+    ] = None
+    allow_different: Annotated[bool, ALLOW_DIFFERENT] = False
+    quantity: Annotated[
+        str,
+        option(
+            "--quantity",
+            f"What to search by: {', '.join(NAMES)}. A share sets the smallest rise: `memory=5%`.",
+            metavar="NAME[=SHARE]",
+        ),
+    ] = TIME
+    form: Annotated[str | None, option("--format", f"{', '.join(formats_of(REPORT))}.")] = None
+    write: Annotated[
+        list[str] | None,
+        option(
+            "--write",
+            "Write the result to a file too: .md, .json, .csv or .txt. Repeatable.",
+            metavar="FILE",
+        ),
+    ] = None
+    as_json: Annotated[bool, options.JSON] = False
+
+
+# The framework is an argument, and a bisection builds the candidates that it needs.
+@takes(BisectOptions, options.parameters_of(BisectOptions, without=("frameworks", "no_build")))
+def bisect_command(given: BisectOptions) -> None:
     """Find the first release, commit or build that made a step slower, or faster, despite noise.
 
     First, good and bad are compared as in a gate. If bad is slower, each further pair of launches
@@ -154,14 +202,15 @@ def bisect_command(given: Given) -> None:
     - `dlbench bisect torch --network fcn5 --threads 1 --python
       may=/opt/may/bin/python,june=/opt/june/bin/python`
     """
-    form = report_format(given, REPORT)
+    form = report_format(given.form, given.as_json, given.write, REPORT)
     if given.quantity != TIME and "," in given.quantity:
         raise UsageError(
             f"--quantity {given.quantity}: a bisection searches by one quantity. Name one."
         )
-    # A gate judges several quantities, and a bisection searches by one.
-    searched = Given(**{**vars(given), "judge": given.quantity})
-    seconds, rule = options.seconds_of(given.budget), rule_given(searched, DEFAULT)
+    seconds = options.seconds_of(given.budget)
+    rule = rule_given(
+        DEFAULT, given.threshold, given.tolerance, given.allow_different, judge=given.quantity
+    )
     confidence = values.share(given.confidence, "--confidence") if given.confidence else CONFIDENCE
     if confidence <= 0.5:
         raise UsageError(
@@ -169,27 +218,35 @@ def bisect_command(given: Given) -> None:
             "50%."
         )
     with _series(given) as series:
-        found = _measure(given, series, rule, confidence, seconds)
-    show(found, form, given.write, REPORT)
+        bisection = _measure(given, series, rule, confidence, seconds)
+    show(bisection, form, given.write, REPORT)
     if form != "terminal":
-        say(headline(found))
+        say(headline(bisection))
+    raise typer.Exit(_exit_code(bisection))
+
+
+def _exit_code(bisection: Bisection) -> int:
+    """Return the exit code of a bisection."""
+    if bisection.ends.verdict is Verdict.BROKEN:
+        return GATE_BROKEN
     codes = {
         BisectionOutcome.NO_SLOWDOWN: 0,
         BisectionOutcome.FOUND: GATE_FAILED,
         BisectionOutcome.DIFFERENT: GATE_DIFFERENT,
     }
-    broken = found.ends.verdict is Verdict.BROKEN
-    raise typer.Exit(GATE_BROKEN if broken else codes.get(found.outcome, GATE_UNDECIDED))
+    return codes.get(bisection.outcome, GATE_UNDECIDED)
 
 
 def _measure(
-    given: Given, series: Series, rule: Rule, confidence: float, seconds: float | None
+    given: BisectOptions, series: Series, rule: Rule, confidence: float, seconds: float | None
 ) -> Bisection:
-    """Measure pairs until the search is decided or the budget spent; raises UsageError."""
+    """Measure pairs until the search is decided or the budget spent. Raises UsageError."""
     machine = probe()
-    one = _plan_of_one_cell(given, machine)
-    sources, described = series.by_side(), series.described()
-    plan, unfinished = series.plan(one), None
+    plan_of_cell = _plan_of_one_cell(given, machine)
+    sources = series.by_side()
+    described = series.described()
+    plan = series.plan(plan_of_cell)
+    unfinished = None
     check_count(plan, given.yes)
     if given.resume:
         with Store.open(delivery.local_or(given.store_file), create=False) as store:
@@ -221,46 +278,46 @@ def _measure(
     ) as store:
         run, schedule = run_plan(plan, machine, store, profile, budget_seconds=seconds)
         assert isinstance(schedule, BisectionSchedule)
-        found = schedule.result(one.cells[0], rerun_command(sys.argv[1:], run.seed))
-        if (
-            found.outcome is BisectionOutcome.FOUND
-            and not given.no_profile
-            and found.ends.quantity == TIME
-        ):
-            found = replace(found, operators=_profiled(plan, run, machine, store, series, found))
+        command = rerun_command(sys.argv[1:], run.seed)
+        bisection = schedule.result(plan_of_cell.cells[0], command)
+        found_by_time = (
+            bisection.outcome is BisectionOutcome.FOUND and bisection.ends.quantity == TIME
+        )
+        if found_by_time and not given.no_profile:
+            operators = _profile(plan, run, machine, store, series, bisection)
+            bisection = replace(bisection, operators=operators)
     if schedule.launches_left():
         say(f"The budget is spent. Resume: {resume_command()}")
     else:
         series.done()
-    return found
+    return bisection
 
 
-def _profiled(
-    plan: Plan, run: Run, machine: Machine, store: Store, series: Series, found: Bisection
+def _profile(
+    plan: Plan, run: Run, machine: Machine, store: Store, series: Series, bisection: Bisection
 ) -> StepDifference | None:
-    """Profile the first slow candidate beside the last fast one, and return which operators
-    differ.
-    """
-    before, slow = found.beside
+    """Profile the first slow candidate and the last fast one, and return the operators' changes."""
+    before, slow = bisection.beside
     cell = next(cell for cell in plan.cells if cell.framework == slow)
     if not any(record.cell == cell for record in store.profiles(run.id)):
         sources = {BASELINE: {slow: series.source(before)}, CANDIDATE: {slow: series.source(slow)}}
         profiling.profile_cells(
             plan, run, (Side(BASELINE), Side(CANDIDATE)), sources, machine, [cell], store
         )
-    return next(
-        (each for each in step_differences(store.profiles(run.id)) if each.cell == cell), None
-    )
+    for difference in step_differences(store.profiles(run.id)):
+        if difference.cell == cell:
+            return difference
+    return None
 
 
-def _plan_of_one_cell(given: Given, machine: Machine) -> Plan:
-    """Return the plan of the cell that is measured, in the framework's own row; raises UsageError
-    for several.
+def _plan_of_one_cell(given: BisectOptions, machine: Machine) -> Plan:
+    """Return the plan of the cell that is measured, in the framework's own row.
+
+    Raises UsageError if the options select several cells.
     """
-    chosen = options.choices(Given(**{**vars(given), "python": None})).but(interval=None)
-    chosen = (
-        chosen if chosen["tuning"] else chosen.but(tuning=TUNED)
-    )  # as `dlbench releases` measures
+    chosen = options.choices(replace(given, python=None))
+    if not chosen["tuning"]:
+        chosen = chosen.but(tuning=TUNED)  # as `dlbench releases` measures
     if chosen.own is None:
         if not chosen["networks"]:
             raise UsageError(
@@ -277,12 +334,13 @@ def _plan_of_one_cell(given: Given, machine: Machine) -> Plan:
     return plan
 
 
-def _series(given: Given) -> AbstractContextManager[Series]:
-    """Return the candidates that the options select; raises UsageError and
-    FrameworkEnvironmentError.
+def _series(given: BisectOptions) -> AbstractContextManager[Series]:
+    """Return the candidates that the options select.
+
+    Raises UsageError and FrameworkEnvironmentError.
     """
     if given.repo:
-        return _of_commits(given)
+        return _series_of_commits(given, given.repo)
     if given.build or given.build_limit:
         raise UsageError(
             "--build and --build-limit are for the commits of a repository. Give --repo PATH."
@@ -292,17 +350,20 @@ def _series(given: Given) -> AbstractContextManager[Series]:
             "Name the framework, as in dlbench bisect jax; or give --python with --step, or --repo."
         )
     own.register_steps(given.step)
-    return nullcontext(_of_builds(given) if given.python else _of_releases(given))
+    if given.python:
+        return nullcontext(_series_of_builds(given, given.python))
+    return nullcontext(_series_of_releases(given))
 
 
-def _reversed_if_faster(found: Sequence[Item], given: Given) -> Sequence[Item]:
+def _reverse_if_faster(items: Sequence[Item], given: BisectOptions) -> Sequence[Item]:
     """Convert a sequence from the order good to bad into the order of time, or back."""
-    return found[::-1] if given.faster else found
+    return items[::-1] if given.faster else items
 
 
 def _between(names: Sequence[str], kind: str, ends: Sequence[str | None]) -> slice:
-    """Return the places between two names in order of time, all if no name is given; raises
-    UsageError.
+    """Return the places from the first to the last of two names; a name of None is an end.
+
+    The names are in order of time. Raises UsageError.
     """
     for name in ends:
         if name is not None and name not in names:
@@ -319,73 +380,59 @@ def _between(names: Sequence[str], kind: str, ends: Sequence[str | None]) -> sli
     return slice(first, last + 1)
 
 
-def _of_builds(given: Given) -> Series:
+def _series_of_builds(given: BisectOptions, python: list[str]) -> Series:
+    """Return the interpreters of --python from good to bad. Raises UsageError."""
     name = own.name_of(given.step[0]) if given.step else given.framework.partition(":")[0]
-    builds = values.builds(given.python, name)
-    ends = _reversed_if_faster((given.good, given.bad), given)
-    chosen = _reversed_if_faster(
-        builds[_between([each.name for each in builds], "build", ends)], given
-    )
-    names = tuple(each.name for each in chosen)
+    builds = values.builds(python, name)
+    ends = _reverse_if_faster((given.good, given.bad), given)
+    places = _between([build.name for build in builds], "build", ends)
+    chosen = _reverse_if_faster(builds[places], given)
+    names = tuple(build.name for build in chosen)
     return Series("build", names, lambda place: external_source(chosen[place]), faster=given.faster)
 
 
-def _of_releases(given: Given) -> Series:
+def _series_of_releases(given: BisectOptions) -> Series:
+    """Return a framework's releases from good to bad.
+
+    Raises UsageError and FrameworkEnvironmentError.
+    """
     if not given.good or not given.bad:
         raise UsageError("Name the good and the bad release, as in --good 0.4.20 --bad 0.12.0.")
-    found = frameworks.find(given.framework.partition(":")[0])
+    framework = frameworks.find(given.framework.partition(":")[0])
     step = frameworks.find(own.name_of(given.step[0])) if given.step else None
-    # The answer names them as rows: jax-0.4.20.
-    ends = _reversed_if_faster(
-        [each.removeprefix(f"{found.name}-") for each in (given.good, given.bad)], given
+    # The answer of a bisection names releases as rows: jax-0.4.20.
+    prefix = f"{framework.name}-"
+    first, last = _reverse_if_faster(
+        [given.good.removeprefix(prefix), given.bad.removeprefix(prefix)], given
     )
-    tried = releases.releases_on_index(found, first=ends[0], last=ends[1], pre=given.pre)
-    versions = [each.version for each in tried]
-    if strange := [each for each in ends if each not in versions]:
-        unknown = unknown_name("release", strange[0], versions)
-        raise UsageError(f"{unknown}{releases.elsewhere(found)}")
-    _between(versions, "release", ends)
-    tried = list(_reversed_if_faster(tried, given))
-    names = tuple(releases.row_of(found, each).name for each in tried)
+    on_index = releases.releases_on_index(framework, first=first, last=last, pre=given.pre)
+    versions = [release.version for release in on_index]
+    for version in (first, last):
+        if version not in versions:
+            error = unknown_name("release", version, versions)
+            raise UsageError(f"{error}{releases.elsewhere(framework)}")
+    _between(versions, "release", (first, last))
+    ordered = _reverse_if_faster(on_index, given)
     return Series(
         "release",
-        names,
-        lambda place: releases.source_of(found, tried[place], step),
+        tuple(releases.row_of(framework, release).name for release in ordered),
+        lambda place: releases.source_of(framework, ordered[place], step),
         faster=given.faster,
     )
 
 
 @contextlib.contextmanager
-def _of_commits(given: Given) -> Iterator[Series]:
-    """Give the first-parent commits of a repository, from good to bad, each built when it is
-    needed.
+def _series_of_commits(given: BisectOptions, repository: str) -> Iterator[Series]:
+    """Give the first-parent commits of a repository from good to bad, each built when needed.
+
+    Raises UsageError and FrameworkEnvironmentError.
     """
-    if given.framework:
-        raise UsageError(
-            "--repo is for a step of your own. Leave the framework out, and give --step FILE."
-        )
-    if not given.step or len(given.step) > 1:
-        raise UsageError(
-            "--repo needs one --step FILE, the path of a training step in the repository."
-        )
-    if not given.good or not given.bad:
-        raise UsageError("Name the good and the bad revision, as in --good v1.2 --bad HEAD.")
-    file, python = Path(given.step[0]), (given.python or [sys.executable])[0]
-    if file.is_absolute() or ".." in file.parts:
-        raise UsageError(
-            f"--step {file}: with --repo give the file's path in the repository, as in "
-            f"bench/{file.name}."
-        )
-    if len(given.python or ()) > 1 or "=" in python:
-        raise UsageError(
-            "With --repo, --python is one path: the interpreter that measures every commit."
-        )
-    folder = Path(given.repo).expanduser()
-    trees = commits.Worktrees(
-        folder, given.build or "", values.duration(given.build_limit or BUILD_LIMIT)
-    )
-    subjects = commits.commits(folder, *_reversed_if_faster((given.good, given.bad), given))
-    digests = _reversed_if_faster(list(subjects), given)
+    good, bad, file, python = _check_options_of_commits(given)
+    folder = Path(repository).expanduser()
+    build_limit = values.duration(given.build_limit or BUILD_LIMIT)
+    trees = commits.Worktrees(folder, given.build or "", build_limit)
+    subjects = commits.commits(folder, *_reverse_if_faster((good, bad), given))
+    digests = _reverse_if_faster(list(subjects), given)
     names = tuple(digest[: commits.SHORT] for digest in digests)
     if commits.git(folder, "status", "--porcelain", "--untracked-files=no"):
         say("Uncommitted changes are not measured: commits are built in worktrees.")
@@ -399,15 +446,45 @@ def _of_commits(given: Given) -> Iterator[Series]:
         if not (tree / file).is_file():
             raise FrameworkEnvironmentError(f"it has no file {file}")
         step = own.read_step(str(tree / file))
-        if not place:
+        if place == 0:
             frameworks.add(step)
-        inside = "/" in python and not python.startswith(("/", "~"))
-        interpreter = values.build(f"{step.name}={tree / python if inside else python}").interpreter
+        in_tree = "/" in python and not python.startswith(("/", "~"))
+        path = str(tree / python) if in_tree else python
+        interpreter = values.build(f"{step.name}={path}").interpreter
         assert interpreter is not None
         return replace(look(interpreter), build=Build(names[place], step, interpreter))
 
     with trees.used(keep=given.resume):
         about = {digest[: commits.SHORT]: subject for digest, subject in subjects.items()}
         series = Series("commit", names, prepare, about, trees.remove, given.faster)
-        series.end(0)  # whose file is the row of the plan
+        series.end(0)  # its file is the row of the plan
         yield series
+
+
+def _check_options_of_commits(given: BisectOptions) -> tuple[str, str, Path, str]:
+    """Return the good and the bad revision, the step's path, and the interpreter.
+
+    Raises UsageError.
+    """
+    if given.framework:
+        raise UsageError(
+            "--repo is for a step of your own. Leave the framework out, and give --step FILE."
+        )
+    if not given.step or len(given.step) > 1:
+        raise UsageError(
+            "--repo needs one --step FILE, the path of a training step in the repository."
+        )
+    if not given.good or not given.bad:
+        raise UsageError("Name the good and the bad revision, as in --good v1.2 --bad HEAD.")
+    file = Path(given.step[0])
+    python = given.python or [sys.executable]
+    if file.is_absolute() or ".." in file.parts:
+        raise UsageError(
+            f"--step {file}: with --repo give the file's path in the repository, as in "
+            f"bench/{file.name}."
+        )
+    if len(python) > 1 or "=" in python[0]:
+        raise UsageError(
+            "With --repo, --python is one path: the interpreter that measures every commit."
+        )
+    return given.good, given.bad, file, python[0]

@@ -5,9 +5,9 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
@@ -29,7 +29,7 @@ from dlbench.reports.results.storage.database import PACKED
 from dlbench.reports.results.storage.store import Store
 from dlbench.reports.results.verdict import DEFAULT, Rule, Verdict, fewest_pairs, rule_of
 
-from ..display.progress import in_words
+from ..display.numbers import in_words
 from ..display.screen import resume_command, say
 from ..errors import (
     GATE_BROKEN,
@@ -44,17 +44,28 @@ from ..planning.framework import find
 from ..planning.plan import Plan, check_count, check_variables, heap_line
 from ..planning.suite import load, shipped
 from ..run import profiling, resume, sides
-from ..run.groups import of_pairs
+from ..run.groups import Grouping, of_pairs
 from ..run.privacy import private_value
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairRule, PairSchedule, for_compare
-from ..run.sides import Side, report_of
+from ..run.sides import Side, Sources, report_of
 from . import options
 from .benchmark_files import files_meant, run_of_files
-from .options import Given, flag, option, several, takes
+from .options import (
+    AxisOptions,
+    BuildOptions,
+    SessionOptions,
+    argument,
+    flag,
+    names_of,
+    option,
+    takes,
+)
 from .plan import plan_of
 
-FEWEST, MOST, INTERVAL = 6, 20, 0.02
+FEWEST = 6
+MOST = 20
+INTERVAL = 0.02
 _FORMATS = formats_of(COMPARED)
 _FORMAT_OF_SUFFIX = {
     ".md": "markdown",
@@ -69,102 +80,156 @@ ALLOW_DIFFERENT = flag(
     "Compare the times of your own step even if the first losses of the two sides differ: they "
     "compute different things.",
 )
-_SIDES: options.Options = {
-    "baseline_env": several(
-        "--baseline-env", "An environment variable for the baseline's launches only.", "NAME=VALUE"
-    ),
-    "candidate_env": several(
-        "--candidate-env",
-        "An environment variable for the candidate's launches only.",
-        "NAME=VALUE",
-    ),
-    **{
-        f"{side}_adapters": option(
-            f"--{side}-adapters",
-            f"Use the adapters at this git revision as {side}.",
-            metavar="REVISION",
-        )
-        for side in ("baseline", "candidate")
-    },
-    **{
-        f"{side}_step": option(
-            f"--{side}-step",
-            f"This file is the {side}; the file of --step is the {other}.",
-            metavar="FILE",
-        )
-        for side, other in (("baseline", "candidate"), ("candidate", "baseline"))
-    },
-    "same": flag("--same", "Compare identical code, to measure this machine's noise."),
-    "order": options.ORDER,
-}
-_MEASURING = {
-    **options.AXES,
-    "steps": options.STEPS,
-    "cell_budget": options.CELL_BUDGET,
-    **options.BUILDS,
-    **_SIDES,
-    **options.SESSION,
-}
-OPTIONS: options.Options = {
-    **_MEASURING,
-    "threshold": option("--threshold", "Smallest slowdown called a regression (default 2.5%)."),
-    "tolerance": option(
-        "--tolerance", 'Slowdown that must be excluded for "no regression" (default 5%).'
-    ),
-    "judge": option(
-        "--judge",
-        f"What is judged, with commas: {', '.join(NAMES)} (default {TIME}). `memory=5%` sets the "
-        "smallest rise called a regression; twice as much must be excluded.",
-        metavar="NAME[=SHARE],...",
-    ),
-    "allow_different": ALLOW_DIFFERENT,
-    "no_profile": options.NO_PROFILE,
-    "form": option("--format", f"{', '.join(_FORMATS)}."),
-    "write": several(
-        "--write",
-        "Write the report to a file too: .md, .json, .csv, or .xml for JUnit. Repeatable.",
-        "FILE",
-    ),
-    "as_json": options.JSON,
-}
 
 
-def undecided_option(usual: str) -> tuple[Any, Any]:
-    """Return --undecided of a command whose default it is to fail, or to pass."""
-    text = (
-        f"Exit code if a cell is undecided: `fail` is {GATE_UNDECIDED}, `pass` is 0 (default "
-        f"{usual})."
+def _adapters_option(side: str) -> Any:
+    return option(
+        f"--{side}-adapters",
+        f"Use the adapters at this git revision as {side}.",
+        metavar="REVISION",
     )
-    return option("--undecided", text, str, usual, metavar="fail|pass")
 
 
-_SIDE = (
-    "Baseline: a run's id or its start, latest, previous, a store, or files of pytest-benchmark, "
-    "each a launch: `a1.json,a2.json`."
-)
-_COMPARE: options.Options = {
-    "first": options.argument("A", _SIDE, usual=""),
-    "second": options.argument("B", "Candidate, named in the same way.", usual=""),
-    "now": flag("--now", "Measure both sides now, in interleaved pairs of launches."),
-    "suite_name": option(
-        "--suite", "With --now: the suite whose cells are measured (default quick)."
-    ),
-    "pairs": option(
-        "--pairs",
-        f"With --now: minimum and maximum number of pairs per cell (default {FEWEST}-{MOST}).",
-    ),
-    "interval": option(
-        "--interval", "With --now: measure until the 95 % interval is ± this share (default 2%)."
-    ),
-    "undecided": undecided_option("pass"),
-    "exit_zero": flag("--exit-zero", "Exit with 0 whatever the verdicts are."),
-}
+def _step_option(side: str, other: str) -> Any:
+    return option(
+        f"--{side}-step",
+        f"This file is the {side}; the file of --step is the {other}.",
+        metavar="FILE",
+    )
 
 
-@takes(_COMPARE, OPTIONS)
-def compare_command(given: Given) -> None:
-    """Is B slower than A? Stored runs, or two sides measured now: cell by cell, with intervals and
-    a verdict.
+def undecided_option(usual: str) -> Any:
+    """Return --undecided of a command whose default it is to fail, or to pass."""
+    return option(
+        "--undecided",
+        f"Exit code if a cell is undecided: `fail` is {GATE_UNDECIDED}, `pass` is 0 (default "
+        f"{usual}).",
+        metavar="fail|pass",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SideOptions:
+    """How the two sides differ."""
+
+    baseline_env: Annotated[
+        list[str] | None,
+        option(
+            "--baseline-env",
+            "An environment variable for the baseline's launches only.",
+            metavar="NAME=VALUE",
+        ),
+    ] = None
+    candidate_env: Annotated[
+        list[str] | None,
+        option(
+            "--candidate-env",
+            "An environment variable for the candidate's launches only.",
+            metavar="NAME=VALUE",
+        ),
+    ] = None
+    baseline_adapters: Annotated[str | None, _adapters_option("baseline")] = None
+    candidate_adapters: Annotated[str | None, _adapters_option("candidate")] = None
+    baseline_step: Annotated[str | None, _step_option("baseline", "candidate")] = None
+    candidate_step: Annotated[str | None, _step_option("candidate", "baseline")] = None
+    same: Annotated[
+        bool, flag("--same", "Compare identical code, to measure this machine's noise.")
+    ] = False
+    order: Annotated[str | None, options.ORDER] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CellOptions(AxisOptions):
+    """The cells to measure on both sides, and their steps."""
+
+    steps: Annotated[int | None, options.STEPS] = None
+    cell_budget: Annotated[str | None, options.CELL_BUDGET] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MeasuringOptions(_CellOptions, BuildOptions, _SideOptions, SessionOptions):
+    """Options of a comparison that is measured now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoSidesOptions(_MeasuringOptions):
+    """The options that `dlbench compare` and `dlbench gate` share."""
+
+    threshold: Annotated[
+        str | None, option("--threshold", "Smallest slowdown called a regression (default 2.5%).")
+    ] = None
+    tolerance: Annotated[
+        str | None,
+        option("--tolerance", 'Slowdown that must be excluded for "no regression" (default 5%).'),
+    ] = None
+    judge: Annotated[
+        str | None,
+        option(
+            "--judge",
+            f"What is judged, with commas: {', '.join(NAMES)} (default {TIME}). `memory=5%` sets "
+            "the smallest rise called a regression; twice as much must be excluded.",
+            metavar="NAME[=SHARE],...",
+        ),
+    ] = None
+    allow_different: Annotated[bool, ALLOW_DIFFERENT] = False
+    no_profile: Annotated[bool, options.NO_PROFILE] = False
+    form: Annotated[str | None, option("--format", f"{', '.join(_FORMATS)}.")] = None
+    write: Annotated[
+        list[str] | None,
+        option(
+            "--write",
+            "Write the report to a file too: .md, .json, .csv, or .xml for JUnit. Repeatable.",
+            metavar="FILE",
+        ),
+    ] = None
+    as_json: Annotated[bool, options.JSON] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(TwoSidesOptions):
+    """The options of `dlbench compare`."""
+
+    first: Annotated[
+        str,
+        argument(
+            "A",
+            "Baseline: a run's id or its start, latest, previous, a store, or files of "
+            "pytest-benchmark, each a launch: `a1.json,a2.json`.",
+        ),
+    ] = ""
+    second: Annotated[str, argument("B", "Candidate, named in the same way.")] = ""
+    now: Annotated[
+        bool, flag("--now", "Measure both sides now, in interleaved pairs of launches.")
+    ] = False
+    suite_name: Annotated[
+        str | None,
+        option("--suite", "With --now: the suite whose cells are measured (default quick)."),
+    ] = None
+    pairs: Annotated[
+        str | None,
+        option(
+            "--pairs",
+            f"With --now: minimum and maximum number of pairs per cell (default {FEWEST}-{MOST}).",
+        ),
+    ] = None
+    interval: Annotated[
+        str | None,
+        option(
+            "--interval",
+            "With --now: measure until the 95 % interval is ± this share (default 2%).",
+        ),
+    ] = None
+    undecided: Annotated[str, undecided_option("pass")] = "pass"
+    exit_zero: Annotated[bool, flag("--exit-zero", "Exit with 0 whatever the verdicts are.")] = (
+        False
+    )
+
+
+@takes(CompareOptions)
+def compare_command(given: CompareOptions) -> None:
+    """Is B slower than A? Compare stored runs, or two sides measured now, cell by cell.
+
+    Each cell gets an interval and a verdict.
 
     Give --python twice for a framework: the baseline first, then the candidate. Given once, it is
     the candidate, and dlbench's own environment is the baseline (your own step has none: one
@@ -195,37 +260,27 @@ def compare_command(given: Given) -> None:
     - `dlbench compare --now --frameworks torch --threads 1 --candidate-env MKLDNN_VERBOSE=1 --order
       sequential`
     """
-    form = report_format(given)
-    is_lenient(given)  # a wrong word is refused before anything is measured
+    form = report_format(given.form, given.as_json, given.write)
+    is_lenient(given.undecided)  # a wrong word is refused before anything is measured
     if not given.now:
-        measuring = {*_MEASURING, "suite_name", "pairs", "interval", "no_profile"} - {"store_file"}
-        if any(getattr(given, name) for name in measuring):
-            raise UsageError(
-                "Measurement options need --now. Stored runs are compared as they are."
-            )
-        if not given.first:
-            raise UsageError(
-                "Name two runs to compare (`dlbench report runs` lists them), or measure now: "
-                "--now."
-            )
+        _check_stored(given)
         show_and_exit(_compare_stored(given), form, given)
-    if given.first or given.second:
-        word = given.first or given.second
-        what = (
-            f"To measure the cells of this suite, write --suite {word}"
-            if _is_suite(word)
-            else "Leave it out"
-        )
+    word = given.first or given.second
+    if word:
+        advice = "Leave it out"
+        if word in shipped() or word.endswith(".toml"):
+            advice = f"To measure the cells of this suite, write --suite {word}"
         raise UsageError(
             f"With --now both sides are measured, so {word} cannot be the name of a stored run. "
-            f"{what}."
+            f"{advice}."
         )
     fewest, most = values.launch_range(given.pairs or f"{FEWEST}-{MOST}", "--pairs")
     width = values.share(given.interval, "--interval") if given.interval else INTERVAL
 
     def pairs(host: Host, cells: int, rule: Rule) -> PairRule:
         needed = fewest_pairs(cells, rule)
-        first, last = max(fewest, needed), max(most, needed)
+        first = max(fewest, needed)
+        last = max(most, needed)
         span = str(first) if first == last else f"{first} to {last}"
         why = f" (fewer than {needed} cannot show a slowdown)" if needed > fewest else ""
         more = f"up to {int(rule.spare * last)} more replace pairs that other programs disturb"
@@ -235,17 +290,34 @@ def compare_command(given: Given) -> None:
     show_and_exit(measure(given, "compare", given.suite_name or "quick", pairs), form, given)
 
 
-def show_and_exit(found: Comparison, form: str, given: Given) -> NoReturn:
+def _check_stored(given: CompareOptions) -> None:
+    """Raise UsageError for options that stored runs do not take, and if no run is named."""
+    of_measuring = {
+        *names_of(_MeasuringOptions),
+        *("suite_name", "pairs", "interval", "no_profile"),
+    }
+    if any(getattr(given, name) for name in of_measuring - {"store_file"}):
+        raise UsageError("Measurement options need --now. Stored runs are compared as they are.")
+    if not given.first:
+        raise UsageError(
+            "Name two runs to compare (`dlbench report runs` lists them), or measure now: --now."
+        )
+
+
+def show_and_exit(comparison: Comparison, form: str, given: CompareOptions) -> NoReturn:
     """Print a comparison and end the command with its exit code."""
-    show(found, form, given.write)
-    measured = any(cell.measured for cell in found.cells)
-    code = exit_code(found, measured and is_lenient(given))
+    show(comparison, form, given.write)
+    measured = any(cell.measured for cell in comparison.cells)
+    code = exit_code(comparison, measured and is_lenient(given.undecided))
     raise typer.Exit(0 if given.exit_zero else code)
 
 
-def is_lenient(given: Given) -> bool:
-    """Return whether an undecided comparison passes; raises UsageError."""
-    return values.one_of(given.undecided, "choice for --undecided", ("fail", "pass")) == "pass"
+def is_lenient(undecided: str) -> bool:
+    """Tell whether an undecided comparison passes, by the word of --undecided.
+
+    Raises UsageError for an unknown word.
+    """
+    return values.one_of(undecided, "choice for --undecided", ("fail", "pass")) == "pass"
 
 
 _CODES = {
@@ -255,51 +327,64 @@ _CODES = {
 }
 
 
-def exit_code(found: Comparison, lenient: bool) -> int:
-    """Return the exit code of a comparison: that of its gravest verdict; a ``lenient`` one passes
-    where it is open.
+def exit_code(comparison: Comparison, lenient: bool) -> int:
+    """Return the exit code of a comparison: that of its gravest verdict.
+
+    A ``lenient`` one passes if it is undecided.
     """
     for verdict, code in _CODES.items():
-        if found.having(verdict):
+        if comparison.having(verdict):
             return code
-    is_open = gate_outcome(found).outcome == "undecided" or bool(found.having(Verdict.COMPARISON))
-    return GATE_UNDECIDED if is_open and not lenient else 0
+    is_undecided = gate_outcome(comparison).outcome == "undecided"
+    if (is_undecided or comparison.having(Verdict.COMPARISON)) and not lenient:
+        return GATE_UNDECIDED
+    return 0
 
 
-def _is_suite(word: str) -> bool:
-    """Return whether a word that was given as a run is a suite's name or file."""
-    return word in shipped() or word.endswith(".toml")
+def report_format(
+    form: str | None, as_json: bool, write: Sequence[str] | None, report: Report[Any] = COMPARED
+) -> str:
+    """Return the name of the output format, from the words of --format, --json and --write.
 
-
-def report_format(given: Given, report: Report[Any] = COMPARED) -> str:
-    """Return the name of the output format; raises UsageError for a format or a file that cannot
-    be.
+    Raises UsageError for an unknown format, and for a file that cannot be written.
     """
-    for path in given.write or ():
+    formats = formats_of(report)
+    known = [suffix for suffix, name in _FORMAT_OF_SUFFIX.items() if name in formats]
+    for path in write or ():
         if reason := why_unwritable(Path(path)):
             raise UsageError(f"{path} cannot be written: {reason}.")
-        known = [suffix for suffix, form in _FORMAT_OF_SUFFIX.items() if form in formats_of(report)]
         if Path(path).suffix.lower() not in known:
             raise UsageError(f"{path}: unknown file type. The name must end in {', '.join(known)}.")
-    return options.form_of(given.form, given.as_json, formats_of(report))
+    return options.form_of(form, as_json, formats)
 
 
-def rule_given(given: Given, usual: Rule) -> Rule:
-    """Return a rule with the thresholds that are given instead; raises UsageError."""
-    chosen: dict[str, Any] = {}
-    if given.threshold is not None:
-        chosen["magnitude"] = values.share(given.threshold, "--threshold")
-    if given.tolerance is not None:
-        chosen["tolerance"] = values.share(given.tolerance, "--tolerance")
-    if given.allow_different:
-        chosen["allow_different"] = True
-    if given.judge:
-        chosen |= judged_given(given.judge)
-    return replace(usual, **chosen)
+def rule_given(
+    usual: Rule,
+    threshold: str | None,
+    tolerance: str | None,
+    allow_different: bool,
+    judge: str | None,
+) -> Rule:
+    """Return a rule with the thresholds and quantities that are given. Raises UsageError."""
+    changes: dict[str, Any] = {}
+    if threshold is not None:
+        changes["magnitude"] = values.share(threshold, "--threshold")
+    if tolerance is not None:
+        changes["tolerance"] = values.share(tolerance, "--tolerance")
+    if allow_different:
+        changes["allow_different"] = True
+    if judge:
+        changes |= judged_given(judge)
+    return replace(usual, **changes)
+
+
+def rule_of_two_sides(given: TwoSidesOptions, usual: Rule = DEFAULT) -> Rule:
+    """Return the rule of a comparison or a gate. Raises UsageError."""
+    return rule_given(usual, given.threshold, given.tolerance, given.allow_different, given.judge)
 
 
 def judged_given(text: str) -> dict[str, Any]:
-    """Return `Rule.judges_time` and `Rule.further` as --judge means them; raises UsageError."""
+    """Return `Rule.judges_time` and `Rule.further` from the words of --judge. Raises UsageError."""
     further: dict[str, float] = {}
     names = []
     for word in values.words(text):
@@ -312,22 +397,23 @@ def judged_given(text: str) -> dict[str, Any]:
                     "time takes no share to judge by: its thresholds are --threshold and "
                     "--tolerance."
                 )
-            continue
-        further[name] = (
-            values.share(share, f"the threshold of {name}") if equals else JUDGED[name].threshold
-        )
+        elif equals:
+            further[name] = values.share(share, f"the threshold of {name}")
+        else:
+            further[name] = JUDGED[name].threshold
     return {"judges_time": TIME in names, "further": tuple(further.items())}
 
 
 def planned(
-    given: Given, suite: str, machine: Machine, baseline: Sequence[str] = ()
+    given: TwoSidesOptions, suite: str, machine: Machine, baseline: Sequence[str] = ()
 ) -> tuple[Plan, tuple[Side, Side]]:
     """Return the plan of a suite's cells, and baseline and candidate.
 
     ``baseline`` are the words of a baseline's interpreters. Raises UsageError.
     """
     chosen = options.choices(given).but(interval=None)  # the option is about pairs
-    own, files = chosen.own, (given.baseline_step, given.candidate_step)
+    own = chosen.own
+    files = (given.baseline_step, given.candidate_step)
     step = find(own.names[0]) if own is not None and len(own.names) == 1 else None
     if any(files) and step is None:
         raise UsageError(
@@ -343,16 +429,16 @@ def planned(
     )
     # Where interpreters or adapters are named, their frameworks are compared, unless more are asked
     # for.
-    baselines = {build.framework.name: build.framework.name for build in pair[0].builds}
-    candidates = {build.framework.name: build.name for build in pair[1].builds}
-    named = dict.fromkeys([*(baselines | candidates).values(), *chosen.joining])
+    row_by_framework = {build.framework.name: build.framework.name for build in pair[0].builds}
+    row_by_framework |= {build.framework.name: build.name for build in pair[1].builds}
+    named = dict.fromkeys([*row_by_framework.values(), *chosen.joining])
     chosen = chosen.but(builds=pair[1].builds, joining=())
     if named and not chosen["frameworks"]:
-        rows = load(suite).frameworks
-        modes = {name: [row for row in rows if row.partition(":")[0] == name] for name in named}
-        chosen = chosen.but(
-            frameworks=",".join(row for name, its in modes.items() for row in its or [name])
-        )
+        rows_of_suite = load(suite).frameworks
+        rows: list[str] = []
+        for name in named:
+            rows += [row for row in rows_of_suite if row.partition(":")[0] == name] or [name]
+        chosen = chosen.but(frameworks=",".join(rows))
     plan = plan_of(suite, chosen, machine, given.seed)
     for side in pair:
         check_variables(plan, side.variables, f"--{side.name}-env")
@@ -360,40 +446,31 @@ def planned(
 
 
 def measure(
-    given: Given,
+    given: TwoSidesOptions,
     purpose: str,
     suite: str,
     pairs: Callable[[Host, int, Rule], PairRule],
     baseline: Sequence[str] = (),
 ) -> Comparison:
-    """Measure both sides of a suite's cells, in the interleaved pairs that ``pairs`` wants, and
-    compare them.
+    """Measure both sides of a suite's cells, and return their comparison.
 
-    Raises UsageError.
+    ``pairs`` returns the rule by which interleaved pairs are launched. Raises UsageError.
     """
-    seconds, rule = options.seconds_of(given.budget), rule_given(given, DEFAULT)
+    seconds = options.seconds_of(given.budget)
+    rule = rule_of_two_sides(given)
     machine = probe()
     plan, pair = planned(given, suite, machine, baseline)
     check_count(plan, given.yes)
     grouping = of_pairs(plan, machine, given.order, pair)
     pair_rule = pairs(host_of(machine), len(plan.cells), rule)
-    unfinished, sources = None, None
+    unfinished = None
+    sources = None
     if given.resume:
-        with Store.open(delivery.local_or(given.store_file), create=False) as store:
-            unfinished = resume.unfinished(store, plan, machine, purpose)
-            records = list(store.records(run=unfinished.id))
-        sources = sides.prepare(plan, pair, say, not given.no_build)
-        sides.check_same(unfinished, sides.described(pair, sources), rule)
-        of_side = {side.name: side for side in pair}
-        for record in records:
-            source = sources[record.side][record.cell.framework]
-            resume.check_same_settings(plan, record, source.build.framework)
-            if given_variables := {**plan.variables, **of_side[record.side].variables}:
-                resume.check_same_variables(record, source.digest, given_variables)
+        unfinished, sources = _resumed(given, plan, machine, purpose, pair, rule)
         plan = replace(
             plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed
         )
-    if unfinished is None and seconds is not None:
+    elif seconds is not None:
         first_pairs = PairSchedule(plan, (), pair_rule, grouping).seconds_left()
         if first_pairs > seconds:
             say(
@@ -401,10 +478,6 @@ def measure(
                 f"roughly {in_words(first_pairs)}, and a cell without it is inconclusive. --resume "
                 "continues the run."
             )
-    in_turns = ""
-    if grouping.cells:
-        some = "" if len(grouping.cells) == len(plan.cells) else f"{len(grouping.cells)} of them "
-        in_turns = f", {some}in turns"
     profile = RunProfile(
         purpose,
         lambda plan, records, host: PairSchedule(
@@ -414,7 +487,7 @@ def measure(
         rule,
         ceilings=False,
         lines=lambda: (
-            f"{counted(len(plan.cells), 'cell')} on two sides{in_turns}",
+            f"{counted(len(plan.cells), 'cell')} on two sides{_cells_in_turns(plan, grouping)}",
             *grouping.remarks,
             heap_line(plan),
         ),
@@ -427,81 +500,142 @@ def measure(
         run, schedule = run_plan(
             plan, machine, store, profile, budget_seconds=seconds, build_missing=not given.no_build
         )
-        if left := schedule.launches_left():
+        left = schedule.launches_left()
+        if left:
             say(
                 f"The budget is spent with about {counted(left // 2, 'pair')} left. Resume: "
                 f"{resume_command()}"
             )
-        measured = len({(record.cell, record.launch) for record in store.records(run=run.id)})
-        found = report_of(store, run, rule)
-        if not given.no_profile and not left and (slower := slower_cells(found)):
+        comparison = report_of(store, run, rule)
+        slower = slower_cells(comparison)
+        if slower and not left and not given.no_profile:
             prepared = sources or sides.prepare(plan, pair, say, not given.no_build)
             profiling.profile_cells(plan, run, pair, prepared, machine, slower, store)
-            found = report_of(store, run, rule)
-        left_out = measured - sum(
-            {cell.cell: len(cell.pairs[0]) for cell in reversed(found.cells)}.values()
-        )
-        more = f", {left_out} of them disturbed or incomplete" if left_out else ""
-        say(f"{counted(measured, 'pair')} measured{more}")
-        return replace(found, command=rerun_command(sys.argv[1:], run.seed))
+            comparison = report_of(store, run, rule)
+        say(_pairs_line(store, run, comparison))
+        return replace(comparison, command=rerun_command(sys.argv[1:], run.seed))
 
 
-def slower_cells(found: Comparison) -> list[Cell]:
-    """Return the cells with a regression that were not profiled yet, the slowest first, as many as
-    are profiled.
+def _cells_in_turns(plan: Plan, grouping: Grouping) -> str:
+    """Return how many of a plan's cells take turns, for the end of a sentence."""
+    if not grouping.cells:
+        return ""
+    if len(grouping.cells) == len(plan.cells):
+        return ", in turns"
+    return f", {len(grouping.cells)} of them in turns"
+
+
+def _resumed(
+    given: TwoSidesOptions,
+    plan: Plan,
+    machine: Machine,
+    purpose: str,
+    pair: tuple[Side, Side],
+    rule: Rule,
+) -> tuple[Run, Sources]:
+    """Return the run to continue, and the sources of both sides.
+
+    Raises UsageError if the run was measured with other settings.
     """
-    profiled = {each.cell for each in found.operators}
+    with Store.open(delivery.local_or(given.store_file), create=False) as store:
+        unfinished = resume.unfinished(store, plan, machine, purpose)
+        records = list(store.records(run=unfinished.id))
+    sources = sides.prepare(plan, pair, say, not given.no_build)
+    sides.check_same(unfinished, sides.described(pair, sources), rule)
+    side_by_name = {side.name: side for side in pair}
+    for record in records:
+        source = sources[record.side][record.cell.framework]
+        resume.check_same_settings(plan, record, source.build.framework)
+        variables = {**plan.variables, **side_by_name[record.side].variables}
+        if variables:
+            resume.check_same_variables(record, source.digest, variables)
+    return unfinished, sources
+
+
+def _pairs_line(store: Store, run: Run, comparison: Comparison) -> str:
+    """Return how many pairs of a run were measured, and how many of them count for nothing."""
+    measured = len({(record.cell, record.launch) for record in store.records(run=run.id)})
+    # A cell is in the comparison once for each quantity: its first entry, of the times, counts.
+    pairs_by_cell = {cell.cell: len(cell.pairs[0]) for cell in reversed(comparison.cells)}
+    left_out = measured - sum(pairs_by_cell.values())
+    more = f", {left_out} of them disturbed or incomplete" if left_out else ""
+    return f"{counted(measured, 'pair')} measured{more}"
+
+
+def slower_cells(comparison: Comparison) -> list[Cell]:
+    """Return the cells to profile: with a regression and not profiled yet, the slowest first."""
+    profiled = {difference.cell for difference in comparison.operators}
     slower = [
         cell
-        for cell in found.having(Verdict.REGRESSION)
+        for cell in comparison.having(Verdict.REGRESSION)
         if cell.quantity == TIME and cell.cell not in profiled
     ]
     ordered = sorted(slower, key=lambda cell: -(cell.judgement.ratio or 1.0))
     return [cell.cell for cell in ordered[: profiling.MOST_CELLS]]
 
 
-_OF_THE_REPORT = ("--write", "--format", "--json", "--resume", "--store", "--seed")
+_NOT_REPEATED = ("--write", "--format", "--json", "--resume", "--store", "--seed")
+"""Options that do not change the measurement, and --seed, which is given anew."""
 _WORD = re.compile(r"((?:--[\w-]+=)?)([^=]*=)?(.*)", re.DOTALL)
 
 
 def rerun_command(words: Sequence[str], seed: int) -> str:
-    """Return the command with these words, to measure the same pairs in the same order: no private
-    paths or secrets.
+    """Return the command with these words, to measure the same pairs in the same order.
+
+    It has no private paths or secrets.
     """
-    given, found = iter(words), ["dlbench"]
-    for word in given:
-        if word.partition("=")[0] not in _OF_THE_REPORT:
+    remaining = iter(words)
+    kept = ["dlbench"]
+    for word in remaining:
+        if word.partition("=")[0] not in _NOT_REPEATED:
             parts = _WORD.fullmatch(word)
             assert parts is not None  # it takes any word
             option, name, value = parts.groups(default="")
-            found.append(f"{option}{name}{private_value(name, value)}")
+            kept.append(f"{option}{name}{private_value(name, value)}")
         elif "=" not in word and word not in ("--json", "--resume"):
-            next(given, "")
-    return shlex.join([*found, "--seed", str(seed)])
+            next(remaining, "")  # the option's value
+    return shlex.join([*kept, "--seed", str(seed)])
 
 
 def show(
-    found: Any, form: str, write: Sequence[str] | None, report: Report[Any] = COMPARED
+    content: Any, form: str, write: Sequence[str] | None, report: Report[Any] = COMPARED
 ) -> None:
-    """Print the report, and write it to the files asked for, each whole or not at all; raises
-    UsageError.
+    """Print the report, and write it to the files asked for, each whole or not at all.
+
+    Raises UsageError.
     """
-    # A blank line at its end is no line of CSV.
-    print(
-        to_stdout(report, found, ReportOptions(), form),
-        end="" if form == "csv" else "\n",
-        flush=True,
-    )
-    for path in write or ():
-        text = export(report, found, ReportOptions(), _FORMAT_OF_SUFFIX[Path(path).suffix.lower()])
-        options.write_file(Path(path), text if text.endswith("\n") else text + "\n", "The report")
+    # An empty line at the end would be a row of CSV.
+    end = "" if form == "csv" else "\n"
+    print(to_stdout(report, content, ReportOptions(), form), end=end, flush=True)
+    for name in write or ():
+        path = Path(name)
+        form_of_file = _FORMAT_OF_SUFFIX[path.suffix.lower()]
+        text = export(report, content, ReportOptions(), form_of_file)
+        if not text.endswith("\n"):
+            text += "\n"
+        options.write_file(path, text, "The report")
 
 
-Found = tuple[Run, list[Record], str, dict[str, Host]]
-"""A run, its records, the store it lies in ("" for none), and its machine."""
+class _StoredRun(NamedTuple):
+    """A stored run to compare."""
+
+    run: Run
+    records: list[Record]
+    store: str
+    """The store that holds the run; empty for files of pytest-benchmark."""
+    hosts: dict[str, Host]
+
+    def candidate(self) -> list[Record]:
+        """Return the records of the run or, if it has two sides, of its candidate."""
+        return [record for record in self.records if record.side in ("", CANDIDATE)]
+
+    def name(self, word: str) -> str:
+        """Return the name of a run that was chosen with this word."""
+        name = f"run {self.run.id} of {self.run.suite}" if self.store else word
+        return f"{name}, {self.run.started:%Y-%m-%d %H:%M} UTC"
 
 
-def _compare_stored(given: Given) -> Comparison:
+def _compare_stored(given: CompareOptions) -> Comparison:
     """Return the comparison of two stored runs or, given one, of the two sides of that run.
 
     Given thresholds replace the default ones, or those of the run with two sides. Raises UsageError
@@ -509,70 +643,61 @@ def _compare_stored(given: Given) -> Comparison:
     """
     before = _find(given.first, given.store_file)
     if not given.second:
-        if not before[0].sides:
-            raise UsageError(
-                f"Run {before[0].id} has one side only. Name a second run to compare it with."
-            )
-        if not before[2]:
-            raise UsageError(
-                f"{given.first} holds both sides of a comparison. Read it into a store: `dlbench "
-                "import`."
-            )
-        with Store.open(before[2], create=False) as store:
-            return report_of(store, before[0], rule_given(given, rule_of(before[0].rule)))
+        return _compare_sides_of(before, given)
     after = _find(given.second, given.store_file)
-    if (before[0].id, before[0].machine) == (after[0].id, after[0].machine):
+    if (before.run.id, before.run.machine) == (after.run.id, after.run.machine):
         raise UsageError(
-            f"{given.first} and {given.second} are the same run, {before[0].id}. Name two."
+            f"{given.first} and {given.second} are the same run, {before.run.id}. Name two."
         )
-    names = {BASELINE: _name_of(before, given.first), CANDIDATE: _name_of(after, given.second)}
-    # Of a run with two sides its candidate is taken.
-    first, second = (
-        [each for each in found[1] if each.side in ("", CANDIDATE)] for found in (before, after)
-    )
+    names = {BASELINE: before.name(given.first), CANDIDATE: after.name(given.second)}
     try:
         return compare_runs(
-            first, second, {**before[3], **after[3]}, names, rule_given(given, DEFAULT)
+            before.candidate(),
+            after.candidate(),
+            {**before.hosts, **after.hosts},
+            names,
+            rule_of_two_sides(given),
         )
     except ValueError as error:
-        taken = f"{names[BASELINE]}, and {names[CANDIDATE]}"
+        both = f"{names[BASELINE]}, and {names[CANDIDATE]}"
+        others = _comparable_runs(before, after) + _comparable_runs(after, before)
+        raise UsageError(f"{both}, cannot be compared: {error}.{others}") from error
+
+
+def _compare_sides_of(stored: _StoredRun, given: CompareOptions) -> Comparison:
+    """Return the comparison of the two sides of a run. Raises UsageError if it has one side."""
+    if not stored.run.sides:
         raise UsageError(
-            f"{taken}, cannot be compared: {error}.{_others(before, after)}"
-        ) from error
+            f"Run {stored.run.id} has one side only. Name a second run to compare it with."
+        )
+    if not stored.store:
+        raise UsageError(
+            f"{given.first} holds both sides of a comparison. Read it into a store: `dlbench "
+            "import`."
+        )
+    rule = rule_of_two_sides(given, usual=rule_of(stored.run.rule))
+    with Store.open(stored.store, create=False) as store:
+        return report_of(store, stored.run, rule)
 
 
-def _name_of(found: Found, word: str) -> str:
-    run, _, store, _ = found
-    name = f"run {run.id} of {run.suite}" if store else word
-    return f"{name}, {run.started:%Y-%m-%d %H:%M} UTC"
+def _comparable_runs(stored: _StoredRun, other: _StoredRun) -> str:
+    """Return a sentence with the newest runs in the other's store that share a cell with a run."""
+    if not other.store:
+        return ""
+    cells = {record.cell for record in stored.records}
+    names = []
+    with Store.open(other.store, create=False) as store:
+        for run in reversed(store.runs()):
+            shares_a_cell = run.id != stored.run.id and bool(cells & set(run.plan))
+            if shares_a_cell and run.purpose not in (SEARCHING, BISECTING):
+                names.append(f"{other.store}:{run.id}")
+    if not names:
+        return ""
+    return f" Run {stored.run.id} shares cells with {' and '.join(names[:2])}."
 
 
-def _others(before: Found, after: Found) -> str:
-    """Return for each of two runs a sentence with the newest runs in the other's store that share a
-    cell with it.
-    """
-    sentences = []
-    for one, other in ((before, after), (after, before)):
-        if not other[2]:
-            continue
-        cells = {record.cell for record in one[1]}
-        with Store.open(other[2], create=False) as store:
-            runs = [
-                run
-                for run in reversed(store.runs())
-                if run.id != one[0].id and cells & set(run.plan)
-            ]
-        shared = [
-            f"{other[2]}:{run.id}" for run in runs if run.purpose not in (SEARCHING, BISECTING)
-        ]
-        if shared:
-            sentences.append(f" Run {one[0].id} shares cells with {' and '.join(shared[:2])}.")
-    return "".join(sentences)
-
-
-def _find(word: str, store_file: str) -> Found:
-    """Return the run that a word means, its records, the store it lies in ("" for none), and its
-    machine.
+def _find(word: str, store_file: str) -> _StoredRun:
+    """Return the run that a word means. Raises UsageError and StoreError.
 
     A word is latest, previous, the beginning of an id, a store (its newest run), STORE:ID, or files
     of pytest-benchmark with commas between.
@@ -580,20 +705,14 @@ def _find(word: str, store_file: str) -> Found:
     if files := files_meant(word):
         imported = run_of_files(files)
         fingerprint = imported.run.machine
-        return (
-            imported.run,
-            list(imported.records),
-            "",
-            {fingerprint: read_host(fingerprint, imported.machine)},
-        )
+        host = read_host(fingerprint, imported.machine)
+        return _StoredRun(imported.run, list(imported.records), "", {fingerprint: host})
     is_file = os.path.isfile  # False for a word too long for a name, where a Path raises
-    place, colon, of_place = word.rpartition(":")
-    if (
-        colon
-        and not is_file(word)
-        and (is_file(place) or ("/" in place.partition("://")[2] and "/" not in of_place))
-    ):
-        return _find(of_place, place)
+    place, colon, run_in_place = word.rpartition(":")
+    if colon and not is_file(word):
+        is_server = "/" in place.partition("://")[2] and "/" not in run_in_place
+        if is_file(place) or is_server:
+            return _find(run_in_place, place)
     if word.endswith((".json", ".sqlite", PACKED)) and not is_file(word):
         missing = [file for file in word.split(",") if not is_file(file)]
         raise UsageError(f"There is no file {missing[0]}.")
@@ -603,13 +722,7 @@ def _find(word: str, store_file: str) -> Found:
         )
     target = word if is_file(word) or "://" in word else store_file
     with Store.open(target, create=False) as store:
-        runs = store.runs()
-        if not runs:
-            raise UsageError(f"{store.name} holds no run yet; fill it with `dlbench run SUITE`.")
-        name = run_named("latest" if target == word else word, runs)
-        run = next((each for each in runs if each.id == name), None)
-        if run is None:
-            raise unknown_name("run", word, [each.id for each in runs[-5:]])
+        run = _run_named("latest" if target == word else word, word, store)
         records = store.records(run=run.id)
         host = read_host(run.machine, store.machine(run.machine))
     if not records:
@@ -623,4 +736,16 @@ def _find(word: str, store_file: str) -> Found:
             f"Run {run.id} is a bisection, whose pairs were chosen by their results. Name another "
             "run."
         )
-    return run, records, target, {run.machine: host}
+    return _StoredRun(run, records, target, {run.machine: host})
+
+
+def _run_named(name: str, word: str, store: Store) -> Run:
+    """Return the run of this name in a store. Raises UsageError, about ``word`` that was typed."""
+    runs = store.runs()
+    if not runs:
+        raise UsageError(f"{store.name} holds no run yet; fill it with `dlbench run SUITE`.")
+    identifier = run_named(name, runs)
+    for run in runs:
+        if run.id == identifier:
+            return run
+    raise unknown_name("run", word, [run.id for run in runs[-5:]])

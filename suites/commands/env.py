@@ -1,7 +1,9 @@
 """`dlbench env`: build, list and remove the frameworks' environments."""
 
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -16,19 +18,30 @@ from ..planning.framework import find, offered
 from ..run import launch_files
 from . import options
 from .list import list_frameworks
-from .options import Given, flag, takes
+from .options import argument, flag, takes
 
 env_app = CommandLine(
     no_args_is_help=True, help="Build, list and remove the frameworks' environments."
 )
 
 
-_ADAPTER: options.Options = {"adapter": options.ADAPTER}
+@dataclass(frozen=True, kw_only=True)
+class EnvOptions:
+    """The option that all commands of this module have."""
+
+    adapter: Annotated[list[str] | None, options.ADAPTER] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvListOptions(EnvOptions):
+    """The options of `dlbench env list`."""
+
+    as_json: Annotated[bool, options.JSON] = False
 
 
 @env_app.command("list")
-@takes(_ADAPTER, {"as_json": options.JSON})
-def env_list(given: Given) -> None:
+@takes(EnvListOptions)
+def env_list(given: EnvListOptions) -> None:
     """Show whether each framework's environment is built, where, and what it needs.
 
     Examples:
@@ -41,19 +54,20 @@ def env_list(given: Given) -> None:
         return
     home = folders.home() / "environments"
     show(f"The environments are in {home}.", whole=True)
-    for each in frameworks:
-        kinds = [kind for kind in ("historic", "large") if each[kind]]
+    for row in frameworks:
+        kinds = [kind for kind in ("historic", "large") if row[kind]]
         kind = f" ({', '.join(kinds)})" if kinds else ""
-        where = Path(each["interpreter"]) if each["interpreter"] else None
+        where = Path(row["interpreter"]) if row["interpreter"] else None
         if where is not None and where.is_relative_to(home):
             where = where.relative_to(home)
-        line = visible(f"{each['name']}: {each['state']}{kind}. {where or each['reason']}")
-        shown = textwrap.wrap(
+        line = visible(f"{row['name']}: {row['state']}{kind}. {where or row['reason']}")
+        parts = textwrap.wrap(
             line, out.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
         )
-        for part in shown:
+        for part in parts:
             show(part, whole=True)
-    for framework in map(find, (each["name"] for each in frameworks)):
+    for row in frameworks:
+        framework = find(row["name"])
         count, megabytes = environment.size_of_releases(framework)
         if count:
             show(f"{framework.name}: {counted(count, 'release')}, {megabytes / 1000:.1f} GB.")
@@ -65,18 +79,22 @@ def env_list(given: Given) -> None:
         )
 
 
-_NAMES = "Frameworks to build. Without names, all but the large and the historic ones."
+@dataclass(frozen=True, kw_only=True)
+class EnvBuildOptions(EnvOptions):
+    """The options of `dlbench env build`."""
+
+    names: Annotated[
+        list[str] | None,
+        argument(
+            "NAME", "Frameworks to build. Without names, all but the large and the historic ones."
+        ),
+    ] = None
+    on_request: Annotated[bool, flag("--rest", "Build the large and the historic ones.")] = False
 
 
 @env_app.command("build")
-@takes(
-    {
-        "names": options.argument("NAME", _NAMES, list[str] | None, None),
-        "on_request": flag("--rest", "Build the large and the historic ones."),
-    },
-    _ADAPTER,
-)
-def env_build(given: Given) -> None:
+@takes(EnvBuildOptions)
+def env_build(given: EnvBuildOptions) -> None:
     """Build the environments of these frameworks, each with exactly its locked requirements.
 
     Every file is verified by the checksum in its lock. An interrupted build keeps its files, and
@@ -90,13 +108,10 @@ def env_build(given: Given) -> None:
     """
     frameworks = [find(name) for name in given.names or []]
     if given.on_request or not given.names:
-        frameworks += [
-            each
-            for each in offered().values()
-            if each.on_request == given.on_request
-            and not each.unavailable
-            and each not in frameworks
-        ]
+        for framework in offered().values():
+            wanted = framework.on_request == given.on_request and not framework.unavailable
+            if wanted and framework not in frameworks:
+                frameworks.append(framework)
     failed = None
     for framework in frameworks:
         located = environment.locate(framework)
@@ -117,22 +132,28 @@ def env_build(given: Given) -> None:
         raise typer.Exit(failed.exit_code)
 
 
-@env_app.command("remove")
-@takes(
-    {
-        "names": options.argument(
-            "NAME", "Frameworks whose environments to remove.", list[str] | None, None
-        ),
-        "of_releases": flag(
-            "--releases", "Remove the environments of releases instead (`dlbench releases`)."
-        ),
-        "of_weights": flag(
+@dataclass(frozen=True, kw_only=True)
+class EnvRemoveOptions(EnvOptions):
+    """The options of `dlbench env remove`."""
+
+    names: Annotated[
+        list[str] | None, argument("NAME", "Frameworks whose environments to remove.")
+    ] = None
+    releases: Annotated[
+        bool,
+        flag("--releases", "Remove the environments of releases instead (`dlbench releases`)."),
+    ] = False
+    weights: Annotated[
+        bool,
+        flag(
             "--weights", "Remove the files of large weights and mini-batches; runs recreate theirs."
         ),
-    },
-    _ADAPTER,
-)
-def env_remove(given: Given) -> None:
+    ] = False
+
+
+@env_app.command("remove")
+@takes(EnvRemoveOptions)
+def env_remove(given: EnvRemoveOptions) -> None:
     """Remove all environments of these frameworks, old ones too, and what their adapters cached.
 
     Examples:
@@ -141,16 +162,15 @@ def env_remove(given: Given) -> None:
     - `dlbench env remove jax --releases`
     - `dlbench env remove --weights`
     """
-    if not given.names and not given.of_weights:
+    if not given.names and not given.weights:
         raise UsageError("Name frameworks, such as `dlbench env remove torch`, or give --weights.")
-    for framework in list(map(find, given.names or [])):  # a wrong name removes nothing
-        removed = environment.remove(framework, given.of_releases)
-        what = f"{framework.title}, releases" if given.of_releases else framework.title
-        say(f"{what}: {'removed' if removed else 'was not built'}")
-    if given.of_weights:
+    frameworks = [find(name) for name in given.names or []]  # a wrong name removes nothing
+    for framework in frameworks:
+        removed = environment.remove(framework, given.releases)
+        title = f"{framework.title}, releases" if given.releases else framework.title
+        say(f"{title}: {'removed' if removed else 'was not built'}")
+    if given.weights:
         taken = launch_files.megabytes()
         launch_files.remove()
-        say(
-            "Large weights and mini-batches: "
-            f"{f'removed, {taken} MB' if taken else 'there were none'}"
-        )
+        result = f"removed, {taken} MB" if taken else "there were none"
+        say(f"Large weights and mini-batches: {result}")

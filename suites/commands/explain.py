@@ -2,24 +2,17 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.compare.operators import REPORT as DIFFERENCE
-from dlbench.reports.explained import REPORT, explain
-from dlbench.reports.formats.export import to_stdout
-from dlbench.reports.report import ReportOptions
-from dlbench.reports.results.disturbance import disturbed
 from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.hosts import host_of
 from dlbench.reports.results.naming import name_of
-from dlbench.reports.results.networks import family_of_record
-from dlbench.reports.results.record import BASELINE, CANDIDATE, Record
 
 from ..display.screen import StatusLine, err, say
 from ..environments import environment, folders, releases
@@ -31,48 +24,65 @@ from ..planning.framework import Framework, find, offered
 from ..planning.plan import Plan, PlannedLaunch, expand
 from ..planning.suite import ProtocolSection, Suite, load
 from ..planning.values import Build
-from ..run import preparation, profiling
-from ..run.outcomes import read_phase
-from ..run.quiet import measuring
-from ..run.runner import left_behind_of
-from ..run.sides import ONE_SIDE, Side
 from . import options
-from .options import Given, option, takes
+from .options import AxisOptions, BuildOptions, argument, option, takes
+
+if TYPE_CHECKING:
+    from dlbench.reports.report import Report
+    from dlbench.reports.results.record import Record
+
+# Functions import the runner and the reports themselves: --help needs neither, and importing them
+# takes a second.
 
 _FORM = "Write ROW/NETWORK, for example torch/resnet50 or torch:compile/fcn5"
 _PROTOCOL = ProtocolSection(
     warmup_steps=3, steps=10, minimum_steps=3, seconds=5.0, cell_seconds=900.0
 )
 _MOST_STEPS = 1000  # a profiler keeps every call of every operator until its end
+_SHOWN = 12
+"""Operators to show unless the user asks for more."""
 
 
-_HOW: options.Options = {
-    "suite_name": options.suite_of_network(""),
-    "against": option(
-        "--against",
-        "Show which operators differ from this baseline: a release (`0.6.0`; of your own step "
-        "`jax==0.6.0`), an interpreter, or another file of your step.",
-        metavar="RELEASE|PYTHON|FILE",
-    ),
-    "profiled": option(
-        "--steps",
-        "Steps to profile (default 5; with --against as many as take a second).",
+@dataclass(frozen=True, kw_only=True)
+class ExplainOptions(AxisOptions, BuildOptions):
+    """The options of `dlbench explain`."""
+
+    cell: Annotated[
+        str, argument("CELL", "Row and network: `torch/resnet50`, `torch:compile/fcn5`.")
+    ]
+    suite_name: Annotated[str, options.SUITE_OF_NETWORK] = ""
+    against: Annotated[
+        str | None,
+        option(
+            "--against",
+            "Show which operators differ from this baseline: a release (`0.6.0`; of your own step "
+            "`jax==0.6.0`), an interpreter, or another file of your step.",
+            metavar="RELEASE|PYTHON|FILE",
+        ),
+    ] = None
+    profiled: Annotated[
         int | None,
-        None,
-        min=1,
-        max=_MOST_STEPS,
-    ),
-    "top": option("--top", "Operators to show; --json has all.", int, ReportOptions.top, min=1),
-    "no_build": options.NO_BUILD,
-    "as_json": options.JSON,
-}
+        option(
+            "--steps",
+            "Steps to profile (default 5; with --against as many as take a second).",
+            metavar="N",
+            min=1,
+            max=_MOST_STEPS,
+        ),
+    ] = None
+    top: Annotated[
+        int, option("--top", "Operators to show; --json has all.", metavar="N", min=1)
+    ] = _SHOWN
+    no_build: Annotated[bool, options.NO_BUILD] = False
+    as_json: Annotated[bool, options.JSON] = False
 
 
+# The argument names network and framework, and a cell has one thread count.
 @takes(
-    {"cell": options.argument("CELL", "Row and network: `torch/resnet50`, `torch:compile/fcn5`.")},
-    *(options.AXES_OF_A_CELL, options.BUILDS, _HOW),
+    ExplainOptions,
+    options.parameters_of(ExplainOptions, without=("networks", "frameworks", "threads_limit")),
 )
-def explain_command(given: Given) -> None:
+def explain_command(given: ExplainOptions) -> None:
     """Show where one cell's step spends its time: its operators, from the framework's own profiler.
 
     Makes one launch: some steps without the profiler, then some with it. With `--against` both
@@ -90,45 +100,53 @@ def explain_command(given: Given) -> None:
       since that release?)
     - `dlbench explain train_step --step train_step.py --against before/train_step.py`
     """
+    from dlbench.reports.explained import REPORT, explain
+    from dlbench.reports.results.networks import family_of_record
+
+    from ..run import preparation, profiling
+
     chosen = options.choices(given)
     machine = probe()
     plan = _plan(given, chosen, machine)
     preparation.check_interpreters(chosen.builds)
     folders.make_folder(folders.home())
     if given.against:
-        _explain_against(given, plan, machine)
+        _explain_against(given, given.against, plan, machine)
         return
-    record = _launch(
-        plan, machine, given.profiled or profiling.FEWEST_STEPS, build_missing=not given.no_build
-    )
+    steps = given.profiled or profiling.FEWEST_STEPS
+    record = _launch(plan, machine, steps, build_missing=not given.no_build)
     outcome = record.outcome
     if not outcome.samples_ns:
-        say(
-            f"dlbench: no step was timed, {outcome.status.value.replace('_', ' ')}: "
-            f"{outcome.reason}"
-        )
+        status = outcome.status.value.replace("_", " ")
+        say(f"dlbench: no step was timed, {status}: {outcome.reason}")
         raise typer.Exit(NOTHING_MEASURED)
     if outcome.profile is None:
         title = plan.row_of(record.cell).build.framework.title
-        if failed := outcome.software.get("profile_failed"):
-            raise ReportError(f"{title} ran, but its profiler failed: {failed}")
-        others = [name for name, each in offered().items() if _profiles(each)]
+        problem = outcome.software.get("profile_failed")
+        if problem:
+            raise ReportError(f"{title} ran, but its profiler failed: {problem}")
+        others = [name for name, framework in offered().items() if _has_profiler(framework)]
         raise ReportError(
             f"{title}'s adapter has no profiler for this cell. Explain a row of another framework "
             f"({', '.join(others)}), or give the adapter a method `profile` (adapters/base.py)."
         )
-    found = explain(record.cell, outcome, family_of_record(record))
-    print(
-        to_stdout(
-            REPORT, found, ReportOptions(top=given.top), "json" if given.as_json else "terminal"
-        ),
-        end="",
-    )
+    _print(REPORT, explain(record.cell, outcome, family_of_record(record)), given)
     _remark_on([record], machine)
 
 
-def _remark_on(records: Sequence[Record], machine: Machine) -> None:
-    """Say what is wrong with the launches, each thing once."""
+def _print(report: "Report[Any]", content: Any, given: ExplainOptions) -> None:
+    """Print a report's content in the format asked for."""
+    from dlbench.reports.formats.export import to_stdout
+    from dlbench.reports.report import ReportOptions
+
+    form = "json" if given.as_json else "terminal"
+    print(to_stdout(report, content, ReportOptions(top=given.top), form), end="")
+
+
+def _remark_on(records: "Sequence[Record]", machine: Machine) -> None:
+    """Print each problem of the launches once."""
+    from dlbench.reports.results.disturbance import disturbed
+
     remarks = []
     for record in records:
         if record.outcome.status is Status.PARITY_FAILED:
@@ -146,24 +164,40 @@ def _remark_on(records: Sequence[Record], machine: Machine) -> None:
         say(remark)
 
 
-def _plan(given: Given, chosen: SuiteOverrides, machine: Machine) -> Plan:
+def _plan(given: ExplainOptions, chosen: SuiteOverrides, machine: Machine) -> Plan:
     """Return the plan of one cell, with the networks, mini-batches and settings of the suite named.
 
-    Raises UsageError where the words mean none, or several.
+    Raises UsageError if the words mean no cell, or several.
     """
+    from ..run import preparation
+
     row, _, network = (part.strip() for part in given.cell.partition("/"))
     if chosen.own is not None:
         network = network or row
     if not (row and network):
         raise UsageError(f"{given.cell[:60]!r} is not a cell. {_FORM}.")
-    one = partial(
-        Suite,
-        name="explain",
-        summary="one cell",
-        frameworks=(row,),
-        threads="cores",
-        protocol=_PROTOCOL,
-    )
+    suite = _suite_of_cell(given, chosen, row, network)
+    place = preparation.capacity(machine)
+    plan = expand(suite, chosen.but(frameworks=row), place, preparation.new_seed())
+    if len(plan.cells) > 1:
+        first, second = (name_of(cell) for cell in plan.cells[:2])
+        more = "; ..." if len(plan.cells) > 2 else ""
+        raise UsageError(
+            f"Only one cell can be explained at a time, and these are {len(plan.cells)}: {first}; "
+            f"{second}{more}. Give one value to each option, and one row. {_FORM}."
+        )
+    return plan
+
+
+def _suite_of_cell(given: ExplainOptions, chosen: SuiteOverrides, row: str, network: str) -> Suite:
+    """Return a suite of a row and a network. Raises UsageError if the words mean no cell."""
+    fields: dict[str, Any] = {
+        "name": "explain",
+        "summary": "one cell",
+        "frameworks": (row,),
+        "threads": "cores",
+        "protocol": _PROTOCOL,
+    }
     if chosen.own is not None:
         if given.suite_name:
             raise UsageError(
@@ -173,49 +207,51 @@ def _plan(given: Given, chosen: SuiteOverrides, machine: Machine) -> Plan:
             raise UsageError(
                 f"{given.cell[:60]!r} is not a step of --step. Write {chosen.own.names[0]}."
             )
-        suite = chosen.own.instead_of(one())
-    else:
-        of = load(given.suite_name) if given.suite_name else None
-        meant = networks.chosen([network], (), of.known if of else networks.shipped())
-        if len(meant) > 1:
-            raise UsageError(
-                f"One cell can be explained at a time; {network} fits {len(meant)} networks. "
-                f"{_FORM}."
-            )
-        kept = ("network", "grid", "batch_sizes", "cpu_batch_sizes", "settings") if of else ()
-        suite = one(networks=meant, **{key: getattr(of, key) for key in kept})
-    place = preparation.capacity(machine)
-    plan = expand(suite, chosen.but(frameworks=row), place, preparation.new_seed())
-    if len(plan.cells) > 1:
-        first, second = (name_of(cell) for cell in plan.cells[:2])
+        return chosen.own.instead_of(Suite(**fields))
+    known_networks = networks.shipped()
+    if given.suite_name:
+        named = load(given.suite_name)
+        known_networks = named.known
+        for key in ("network", "grid", "batch_sizes", "cpu_batch_sizes", "settings"):
+            fields[key] = getattr(named, key)
+    meant = networks.chosen([network], (), known_networks)
+    if len(meant) > 1:
         raise UsageError(
-            f"Only one cell can be explained at a time, and these are {len(plan.cells)}: {first}; "
-            f"{second}{'; ...' if len(plan.cells) > 2 else ''}. Give one value to each option, and "
-            f"one row. {_FORM}."
+            f"One cell can be explained at a time; {network} fits {len(meant)} networks. {_FORM}."
         )
-    return plan
+    return Suite(**fields, networks=meant)
 
 
-def _profiles(framework: Framework) -> bool:
-    """Tell whether a framework's adapter has a profiler, by the text of its modules: the host
-    cannot import them.
+def _has_profiler(framework: Framework) -> bool:
+    """Tell whether a framework's adapter has a profiler.
+
+    The text of its modules says so, since the host cannot import them.
     """
     texts = (path.read_text(encoding="utf-8") for path in framework.directory.glob("*.py"))
     return any(re.search(r"^    (def profile\(|profile = )", text, re.MULTILINE) for text in texts)
 
 
 def _source_of(plan: Plan, build_missing: bool) -> Source:
-    """Return the source of the plan's one row; raises FrameworkEnvironmentError if it has no
-    interpreter.
-    """
-    source = environment.prepare_sources(plan.builds, say, build_missing)[plan.cells[0].framework]
+    """Return the source of the plan's one row. Raises FrameworkEnvironmentError."""
+    sources = environment.prepare_sources(plan.builds, say, build_missing)
+    return _with_interpreter(sources[plan.cells[0].framework])
+
+
+def _with_interpreter(source: Source) -> Source:
+    """Return the source as it is. Raises FrameworkEnvironmentError if it has no interpreter."""
     if source.interpreter is None:
         raise FrameworkEnvironmentError(source.reason)
     return source
 
 
-def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Record:
-    """Run the launch; raises FrameworkEnvironmentError if there is no interpreter for it."""
+def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> "Record":
+    """Run the launch. Raises FrameworkEnvironmentError if there is no interpreter for it."""
+    from ..run import preparation, profiling
+    from ..run.outcomes import read_phase
+    from ..run.quiet import measuring
+    from ..run.runner import left_behind_of
+    from ..run.sides import ONE_SIDE
+
     planned = PlannedLaunch(plan.cells[0], 0, profiled_steps=steps)
     sources = {"": {planned.cell.framework: _source_of(plan, build_missing)}}
     if left := left_behind_of(plan):
@@ -231,13 +267,23 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> Re
         return runner.attempt(planned, plan.protocol, tick=tick)
 
 
-def _explain_against(given: Given, plan: Plan, machine: Machine) -> None:
-    """Profile both sides and print which operators differ; raises UsageError and
-    FrameworkEnvironmentError.
+def _explain_against(given: ExplainOptions, against: str, plan: Plan, machine: Machine) -> None:
+    """Profile both sides and print which operators differ.
+
+    Raises UsageError and FrameworkEnvironmentError.
     """
-    cell, build_missing = plan.cells[0], not given.no_build
+    from dlbench.reports.compare.operators import REPORT
+    from dlbench.reports.results.record import BASELINE, CANDIDATE
+
+    from ..run import preparation, profiling
+    from ..run.quiet import measuring
+    from ..run.runner import left_behind_of
+    from ..run.sides import Side
+
+    cell = plan.cells[0]
+    build_missing = not given.no_build
     candidate = _source_of(plan, build_missing)
-    baseline = _baseline(given.against, candidate.build, build_missing)
+    baseline = _baseline(against, candidate.build, build_missing)
     if (
         baseline.digest == candidate.digest
         and baseline.build.framework == candidate.build.framework
@@ -250,16 +296,11 @@ def _explain_against(given: Given, plan: Plan, machine: Machine) -> None:
     runners = profiling.runners(plan, run, (Side(BASELINE), Side(CANDIDATE)), sources, machine)
     records: list[Record] = []
     with measuring(say, wait=True, computes=plan.computes):
-        say(f"profiling {name_of(cell)} against {given.against}")
-        found = profiling.profile_sides(runners, cell, records.append, given.profiled)
-    print(
-        to_stdout(
-            DIFFERENCE, found, ReportOptions(top=given.top), "json" if given.as_json else "terminal"
-        ),
-        end="",
-    )
+        say(f"profiling {name_of(cell)} against {against}")
+        difference = profiling.profile_sides(runners, cell, records.append, given.profiled)
+    _print(REPORT, difference, given)
     _remark_on(records, machine)
-    if found.problem:
+    if difference.problem:
         raise typer.Exit(NOTHING_MEASURED)
 
 
@@ -277,28 +318,24 @@ def _baseline(word: str, candidate: Build, build_missing: bool) -> Source:
                 f"--against {word}: {candidate.name} is not a step of your own. Name a release "
                 "instead."
             )
-        return _prepared(
-            replace(candidate, framework=own.read_step(word, "--against")), build_missing
-        )
+        file = own.read_step(word, "--against")
+        return _prepare(replace(candidate, framework=file), build_missing)
     match = _RELEASE.fullmatch(word)
     if match is None:
         interpreter = values.build(f"{candidate.framework.name}={word}", "--against").interpreter
-        return _prepared(replace(candidate, interpreter=interpreter), build_missing)
+        return _prepare(replace(candidate, interpreter=interpreter), build_missing)
     named = match["framework"]
     if step is not None and not named:
         raise UsageError(
             f"--against {word}: name the framework whose release is meant, as in jax=={word}."
         )
     framework = find(named) if named else candidate.framework
-    (release,) = releases.releases_on_index(
-        framework, first=match["version"], last=match["version"]
-    )
+    version = match["version"]
+    (release,) = releases.releases_on_index(framework, first=version, last=version)
     (source,) = releases.sources(framework, [release], step, say, build_missing)
     return source
 
 
-def _prepared(build: Build, build_missing: bool) -> Source:
-    source = environment.prepare_sources([build], say, build_missing)[build.name]
-    if source.interpreter is None:
-        raise FrameworkEnvironmentError(source.reason)
-    return source
+def _prepare(build: Build, build_missing: bool) -> Source:
+    """Return the source of a build. Raises FrameworkEnvironmentError if it has no interpreter."""
+    return _with_interpreter(environment.prepare_sources([build], say, build_missing)[build.name])

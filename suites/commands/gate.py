@@ -1,6 +1,7 @@
-"""`dlbench gate`: baseline and candidate measured now, until a look decides, with an exit code for
-CI.
-"""
+"""`dlbench gate`: measure baseline and candidate now, with an exit code for CI."""
+
+from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 
@@ -9,23 +10,40 @@ from dlbench.reports.compare.report import gate_outcome
 from ..display.screen import say
 from ..run.schedules import for_gate
 from . import options
-from .compare import OPTIONS, exit_code, is_lenient, measure, report_format, show, undecided_option
-from .options import Given, flag, several, takes
+from .compare import (
+    TwoSidesOptions,
+    exit_code,
+    is_lenient,
+    measure,
+    report_format,
+    show,
+    undecided_option,
+)
+from .options import flag, option, takes
 from .qualify import qualify
 
-_GATE: options.Options = {
-    "name": options.SUITE,
-    "baseline": several("--baseline", "The baseline's interpreter. Repeatable.", "FRAMEWORK=PATH"),
-    "undecided": undecided_option("fail"),
-    "qualify": flag(
-        "--qualify",
-        "Test which slowdowns a gate of these cells finds on this machine; store nothing.",
-    ),
-}
+
+@dataclass(frozen=True, kw_only=True)
+class GateOptions(TwoSidesOptions):
+    """The options of `dlbench gate`."""
+
+    name: Annotated[str, options.SUITE]
+    baseline: Annotated[
+        list[str] | None,
+        option("--baseline", "The baseline's interpreter. Repeatable.", metavar="FRAMEWORK=PATH"),
+    ] = None
+    undecided: Annotated[str, undecided_option("fail")] = "fail"
+    qualify: Annotated[
+        bool,
+        flag(
+            "--qualify",
+            "Test which slowdowns a gate of these cells finds on this machine; store nothing.",
+        ),
+    ] = False
 
 
-@takes(_GATE, OPTIONS)
-def gate_command(given: Given) -> None:
+@takes(GateOptions)
+def gate_command(given: GateOptions) -> None:
     """Measure a suite against a baseline now, and fail if it is slower, broken or different.
 
     A pair is one launch of the baseline and one of the candidate, in random order. Each cell gets 6
@@ -57,18 +75,18 @@ def gate_command(given: Given) -> None:
     - `dlbench gate quick --baseline-adapters HEAD~1 --threads 1`
     """
     if given.qualify:
-        raise typer.Exit(qualify(given))
-    form = report_format(given)
-    lenient = is_lenient(given)
-    found = measure(
+        raise typer.Exit(qualify(given, given.name, given.baseline or ()))
+    form = report_format(given.form, given.as_json, given.write)
+    lenient = is_lenient(given.undecided)
+    comparison = measure(
         given,
         "gate",
         given.name,
         lambda host, cells, rule: for_gate(host, rule),
         given.baseline or (),
     )
-    show(found, form, given.write)
-    ending = gate_outcome(found)
+    show(comparison, form, given.write)
     if form != "terminal":
-        say(ending.line)  # for the person who reads stderr while a program reads the report
-    raise typer.Exit(exit_code(found, lenient))
+        # for the person who reads stderr while a program reads the report
+        say(gate_outcome(comparison).line)
+    raise typer.Exit(exit_code(comparison, lenient))

@@ -1,9 +1,9 @@
-"""`dlbench history`: which cells became slower or faster, on which night or slowly, and what else
-changed then.
-"""
+"""`dlbench history`: which cells became slower or faster, when, and what else changed then."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 
 from dlbench.reports.formats.export import formats_of, to_stdout
 from dlbench.reports.formats.pictures import check_picture
@@ -20,40 +20,47 @@ from ..display.screen import say
 from ..errors import UsageError, unknown_name
 from ..planning import values
 from . import options
-from .options import Given, flag, option, takes
+from .options import ShownAxisOptions, flag, option, takes
 
-_EXPLAINED = (
-    20  # changes whose records are read unless all are asked for: as many as a report shows
-)
+_EXPLAINED = 20
+"""Changes whose records are read unless all are asked for: as many as a report shows."""
 
-_OPTIONS: options.Options = {
-    "store_file": options.STORE,
-    "suite": options.OF_SUITE,
-    "machine": options.OF_MACHINE,
-    "since": option("--since", "Only nights from this date on: 2026-03-01.", metavar="DATE"),
-    "magnitude": option("--magnitude", "Smallest change to report: 2.5%.", str, "2.5%"),
-    "quantity": option(
-        "--quantity",
-        "Instead of the time of a step: memory, first_step, import, start or faults.",
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryOptions(ShownAxisOptions):
+    """The options of `dlbench history`."""
+
+    store_file: Annotated[str, options.STORE] = options.DEFAULT_STORE
+    suite: Annotated[str | None, options.OF_SUITE] = None
+    machine: Annotated[str | None, options.OF_MACHINE] = None
+    since: Annotated[
+        str | None, option("--since", "Only nights from this date on: 2026-03-01.", metavar="DATE")
+    ] = None
+    magnitude: Annotated[str, option("--magnitude", "Smallest change to report: 2.5%.")] = "2.5%"
+    quantity: Annotated[
         str,
-        TIME,
-    ),
-    "form": option("--format", f"{', '.join(formats_of(REPORT))}."),
-    "plot": option(
-        "--plot",
-        "Also draw 24 series (.png or .svg), those with changes first.",
+        option(
+            "--quantity",
+            "Instead of the time of a step: memory, first_step, import, start or faults.",
+        ),
+    ] = TIME
+    form: Annotated[str | None, option("--format", f"{', '.join(formats_of(REPORT))}.")] = None
+    plot: Annotated[
         Path | None,
-        metavar="FILE",
-    ),
-    "everything": flag(
-        "--all", "Show every series and every change, on further pages of the plot too."
-    ),
-    "as_json": options.JSON,
-}
+        option(
+            "--plot",
+            "Also draw 24 series (.png or .svg), those with changes first.",
+            metavar="FILE",
+        ),
+    ] = None
+    everything: Annotated[
+        bool, flag("--all", "Show every series and every change, on further pages of the plot too.")
+    ] = False
+    as_json: Annotated[bool, options.JSON] = False
 
 
-@takes(options.AXES_TO_SHOW, _OPTIONS)
-def history_command(given: Given) -> None:
+@takes(HistoryOptions)
+def history_command(given: HistoryOptions) -> None:
     """Show which cells became slower or faster, when, by how much, and what else changed then.
 
     A change is a night from which on a cell has another level, or a slow drift over many nights. A
@@ -69,7 +76,8 @@ def history_command(given: Given) -> None:
     form = options.form_of(given.form, given.as_json, formats_of(REPORT))
     if given.quantity not in NAMES:
         raise unknown_name("quantity", given.quantity, NAMES)
-    least, wanted = values.share(given.magnitude, "--magnitude"), options.wanted(given)
+    smallest = values.share(given.magnitude, "--magnitude")
+    wanted = options.wanted(given)
     start = _date(given.since)
     if given.plot is not None:
         check_picture(given.plot)
@@ -84,25 +92,13 @@ def history_command(given: Given) -> None:
         if start:
             nights = nights[nights["started"] >= start]
         names = {
-            name: read_host(name, described).name for name, described in store.machines().items()
+            fingerprint: read_host(fingerprint, description).name
+            for fingerprint, description in store.machines().items()
         }
-        history = build_history(nights, cells, least, names, given.everything, given.quantity)
+        history = build_history(nights, cells, smallest, names, given.everything, given.quantity)
         if not history.cells:
-            if any((given.suite, given.machine, wanted, start)):
-                raise UsageError(
-                    f"No night in {store.name} matches these options. Leave one out, or see "
-                    "`dlbench report runs`."
-                )
-            if store.record_counts():
-                raise UsageError(
-                    f"{store.name} holds no time for a history: that takes runs of a suite and "
-                    "gates, and leaves out comparisons, releases, searches, bisections and cells "
-                    "without a number."
-                )
-            raise UsageError(
-                f"{store.name} holds no measured run yet. Fill it night by night: dlbench run "
-                "SUITE."
-            )
+            narrowed = any((given.suite, given.machine, wanted, start))
+            raise _no_history(store, narrowed)
         count, first, _ = history.nights()
         if count < 2:
             raise UsageError(
@@ -119,6 +115,23 @@ def history_command(given: Given) -> None:
     print(to_stdout(REPORT, history, ReportOptions(), form), end="" if form == "csv" else "\n")
 
 
+def _no_history(store: Store, narrowed: bool) -> UsageError:
+    """Return the error for a store without a night; ``narrowed`` if options choose some."""
+    if narrowed:
+        return UsageError(
+            f"No night in {store.name} matches these options. Leave one out, or see `dlbench "
+            "report runs`."
+        )
+    if store.record_counts():
+        return UsageError(
+            f"{store.name} holds no time for a history: that takes runs of a suite and gates, and "
+            "leaves out comparisons, releases, searches, bisections and cells without a number."
+        )
+    return UsageError(
+        f"{store.name} holds no measured run yet. Fill it night by night: dlbench run SUITE."
+    )
+
+
 def _date(text: str | None) -> str:
     """Return the moment as ISO 8601 in UTC, as the store writes it; "" for none."""
     if not text:
@@ -127,4 +140,6 @@ def _date(text: str | None) -> str:
         moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise UsageError(f"--since {text[:40]!r} is not a date. Write it as 2026-03-01.") from error
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+    if not moment.tzinfo:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.astimezone(UTC).isoformat()

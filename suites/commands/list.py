@@ -1,9 +1,8 @@
-"""`dlbench list`: the networks, frameworks and suites there are, and each framework's
-capabilities.
-"""
+"""`dlbench list`: networks, frameworks and suites, and each framework's capabilities."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 from dlbench.adapters.networks import digest_of, specification
 
@@ -17,33 +16,44 @@ from ..planning.settings import Tuned, known_launch_settings, lacking, launch_se
 from ..planning.values import Build
 from ..run import capability_table
 from . import options
-from .options import Given, flag, option, takes
+from .options import flag, option, takes
 
 if TYPE_CHECKING:
     from ..run.capabilities import Capabilities
 
 
-@takes(
-    {
-        "capabilities": flag(
+@dataclass(frozen=True, kw_only=True)
+class ListOptions:
+    """The options of `dlbench list`."""
+
+    capabilities: Annotated[
+        bool,
+        flag(
             "--capabilities",
             "Ask each framework with an environment here what it can do (takes minutes, once).",
         ),
-        "settings": flag(
+    ] = False
+    settings: Annotated[
+        bool,
+        flag(
             "--settings", "Show the settings that tune rows, the launch settings, and their costs."
         ),
-        "frameworks": option(
-            "--frameworks", "With --capabilities: only these frameworks, comma-separated."
-        ),
-        "against": option(
-            "--against", "With --capabilities: compare with a published table, `gurari2021`."
-        ),
-        "adapter": options.ADAPTER,
-        "python": options.PYTHON,
-        "as_json": options.JSON,
-    }
-)
-def list_command(given: Given) -> None:
+    ] = False
+    frameworks: Annotated[
+        str | None,
+        option("--frameworks", "With --capabilities: only these frameworks, comma-separated."),
+    ] = None
+    against: Annotated[
+        str | None,
+        option("--against", "With --capabilities: compare with a published table, `gurari2021`."),
+    ] = None
+    adapter: Annotated[list[str] | None, options.ADAPTER] = None
+    python: Annotated[list[str] | None, options.PYTHON] = None
+    as_json: Annotated[bool, options.JSON] = False
+
+
+@takes(ListOptions)
+def list_command(given: ListOptions) -> None:
     """List networks, frameworks with the state of their environments, and suites.
 
     Examples:
@@ -60,38 +70,15 @@ def list_command(given: Given) -> None:
                 f"--{name} needs --capabilities. Add --capabilities, or leave --{name} out."
             )
     if given.capabilities:
-        if given.against:
-            values.one_of(given.against, "table of capabilities", (capability_table.NAME,))
-        found = _capabilities(given.frameworks, given.python or ())
-        shown = (
-            [capability_table.beside(each) for each in found if not each["problem"]]
-            if given.against
-            else found
-        )
-        if given.as_json:
-            print_json(shown)
-            return
-        (_show_against if given.against else _show_capabilities)(shown)
-        for each in found:
-            if each["problem"]:
-                show(f"{each['name']}: not asked. {each['problem']}", whole=True)
+        _list_capabilities(given)
         return
     frameworks = list_frameworks()
     if given.as_json:
-        about = ("name", "summary", "frameworks", "threads")
-        suites = [
-            {
-                **{name: getattr(each, name) for name in about},
-                "networks": list(each.its_networks),
-                "launches": each.protocol.launches,
-            }
-            for each in suite.shipped().values()
-        ]
         print_json(
             {
                 "networks": list_networks(),
                 "frameworks": frameworks,
-                "suites": suites,
+                "suites": _list_suites(),
                 "launch_settings": list_launch_settings(),
             }
         )
@@ -101,10 +88,43 @@ def list_command(given: Given) -> None:
         _show_lists(frameworks)
 
 
+def _list_capabilities(given: ListOptions) -> None:
+    """Ask frameworks for their capabilities and show them, or how they differ from a table."""
+    if given.against:
+        values.one_of(given.against, "table of capabilities", (capability_table.NAME,))
+    rows = _capabilities(given.frameworks, given.python or ())
+    shown = rows
+    if given.against:
+        shown = [capability_table.beside(row) for row in rows if not row["problem"]]
+    if given.as_json:
+        print_json(shown)
+        return
+    if given.against:
+        _show_against(shown)
+    else:
+        _show_capabilities(shown)
+    for row in rows:
+        if row["problem"]:
+            show(f"{row['name']}: not asked. {row['problem']}", whole=True)
+
+
+def _list_suites() -> list[dict[str, Any]]:
+    """Return each suite with its networks and launches."""
+    return [
+        {
+            "name": shipped.name,
+            "summary": shipped.summary,
+            "frameworks": shipped.frameworks,
+            "threads": shipped.threads,
+            "networks": list(shipped.its_networks),
+            "launches": shipped.protocol.launches,
+        }
+        for shipped in suite.shipped().values()
+    ]
+
+
 def list_networks() -> list[dict[str, Any]]:
-    """Return each network with its parameters, mini-batch and FLOPs of a training step at that
-    mini-batch.
-    """
+    """Return each network with its parameters, mini-batch, and FLOPs of a training step at it."""
     return [
         {
             "name": network.name,
@@ -125,7 +145,7 @@ def list_frameworks() -> list[dict[str, Any]]:
 
 
 def list_launch_settings() -> list[dict[str, Any]]:
-    """Return each launch setting with the reason why it is not possible here, empty where it is."""
+    """Return each launch setting, with the reason if it is not possible on this machine."""
     return [
         {"name": name, **launch_setting(name).model_dump(mode="json"), "lacking": lacking(name)}
         for name in known_launch_settings()
@@ -134,7 +154,9 @@ def list_launch_settings() -> list[dict[str, Any]]:
 
 def _framework_row(framework: Framework) -> dict[str, Any]:
     located = environment.locate(framework)
-    state, interpreter, reason = located.state, located.interpreter, located.reason
+    state = located.state
+    interpreter = located.interpreter
+    reason = located.reason
     version: str | None = None
     if interpreter:
         try:
@@ -144,7 +166,8 @@ def _framework_row(framework: Framework) -> dict[str, Any]:
                 f"The interpreter of its environment, {interpreter}, does not start. Rebuild it: "
                 f"`dlbench env remove {framework.name}`, then `dlbench env build {framework.name}`."
             )
-            state, interpreter = environment.State.UNAVAILABLE, None
+            state = environment.State.UNAVAILABLE
+            interpreter = None
     about = ("name", "title", "summary", "modes", "default_mode", "historic", "large", "successor")
     return {
         **{key: getattr(framework, key) for key in about},
@@ -165,17 +188,17 @@ def _settings(table: Mapping[str, Tuned]) -> list[dict[str, Any]]:
 
 
 def _show_settings(frameworks: list[dict[str, Any]]) -> None:
-    for each in frameworks:
-        for setting in each["settings"]:
-            _show_setting(each["name"], setting)
+    for framework in frameworks:
+        for setting in framework["settings"]:
+            _show_setting(framework["name"], setting)
     show()
     show(
         "Alternatives of a row, in force only when named (`--tuning tuned+NAME`, `--tuning launch` "
         "for each):"
     )
-    for each in frameworks:
-        for setting in each["alternatives"]:
-            _show_setting(each["name"], setting)
+    for framework in frameworks:
+        for setting in framework["alternatives"]:
+            _show_setting(framework["name"], setting)
     show()
     show(
         "Launch settings, in force only when named (`--tuning tuned+NAME`, `--tuning launch` for "
@@ -192,16 +215,18 @@ def _show_settings(frameworks: list[dict[str, Any]]) -> None:
 
 def _show_setting(row: str, setting: dict[str, Any]) -> None:
     keys = ("modes", "devices", "families", "openmp")
-    where = [f"{key} {', '.join(setting[key])}" for key in keys if setting.get(key)]
-    show(f"{row}, {setting['name']}{' (' + '; '.join(where) + ')' if where else ''}")
-    given = {**setting["settings"], **setting["variables"]}
-    for head, words in (
-        ("instead of", setting["replaces"]),
-        ("why", setting["why"]),
-        ("costs", setting["costs"]),
-        ("sets", ", ".join(f"{name}={value}" for name, value in given.items())),
-        ("not possible here", setting.get("lacking")),
-    ):
+    limits = [f"{key} {', '.join(setting[key])}" for key in keys if setting.get(key)]
+    where = f" ({'; '.join(limits)})" if limits else ""
+    show(f"{row}, {setting['name']}{where}")
+    assignments = {**setting["settings"], **setting["variables"]}
+    details = {
+        "instead of": setting["replaces"],
+        "why": setting["why"],
+        "costs": setting["costs"],
+        "sets": ", ".join(f"{name}={value}" for name, value in assignments.items()),
+        "not possible here": setting.get("lacking"),
+    }
+    for head, words in details.items():
         if words:
             show(f"    {head}: {words}", whole=True)
 
@@ -212,15 +237,14 @@ def _show_lists(frameworks: list[dict[str, Any]]) -> None:
         ["name", "family", "parameters", "mini-batch", "GFLOP a step", "what"],
         [
             [
-                *(
-                    each["name"],
-                    each["family"],
-                    f"{each['parameters'] / 1e6:.1f} M",
-                    str(each["batch_size"]),
-                ),
-                *(f"{each['gflop_per_step']:.1f}", each["summary"]),
+                network["name"],
+                network["family"],
+                f"{network['parameters'] / 1e6:.1f} M",
+                str(network["batch_size"]),
+                f"{network['gflop_per_step']:.1f}",
+                network["summary"],
             ]
-            for each in list_networks()
+            for network in list_networks()
         ],
     )
     show()
@@ -228,57 +252,59 @@ def _show_lists(frameworks: list[dict[str, Any]]) -> None:
         "Frameworks",
         ["name", "modes", "state", "interpreter"],
         [
-            [each["name"], ", ".join(each["modes"]), each["state"], each["python"] or "-"]
-            for each in frameworks
+            [row["name"], ", ".join(row["modes"]), row["state"], row["python"] or "-"]
+            for row in frameworks
         ],
     )
-    for each in frameworks:
-        if each["state"] == "unavailable":
-            show(f"{each['name']}: {each['reason']}")
+    for row in frameworks:
+        if row["state"] == "unavailable":
+            show(f"{row['name']}: {row['reason']}")
     show()
-    table(
-        "Suites", ["name", "what"], [[each.name, each.summary] for each in suite.shipped().values()]
-    )
+    suites = [[shipped.name, shipped.summary] for shipped in suite.shipped().values()]
+    table("Suites", ["name", "what"], suites)
 
 
 def _capabilities(frameworks: str | None, python: Sequence[str]) -> list[dict[str, Any]]:
-    """Ask the frameworks with an environment here, or with a given interpreter, for their
-    capabilities.
-    """
+    """Ask the frameworks with an environment or a given interpreter for their capabilities."""
     from dlbench.hardware_probe import probe
 
     from ..run import capabilities
     from ..run.launcher import launch_process
     from ..run.quiet import measuring
 
-    given = {build.framework.name: build for build in map(values.build, python)}
-    for name, build in given.items():
+    build_by_framework = {build.framework.name: build for build in map(values.build, python)}
+    for name, build in build_by_framework.items():
         if build.name != name:
             raise UsageError(
                 f"--python {build.name}:...: each framework is asked once here. Write {name}=PATH."
             )
-    names = values.words(frameworks) if frameworks else list(given or offered())
+    names = values.words(frameworks) if frameworks else list(build_by_framework or offered())
     asked = [row.build.framework for row in values.rows(names, [])]
-    if unasked := set(given) - {each.name for each in asked}:
+    unasked = set(build_by_framework) - {framework.name for framework in asked}
+    if unasked:
         raise UsageError(
             f"--python is given for {', '.join(sorted(unasked))}, which --frameworks does not name."
         )
     machine = probe()
-    builds = [given.get(each.name) or Build(each.name, each) for each in asked]
+    builds = [
+        build_by_framework.get(framework.name) or Build(framework.name, framework)
+        for framework in asked
+    ]
     # Lines below the tables name the frameworks left out.
     sources = environment.prepare_sources(builds, lambda line: None, build_missing=False)
-    where, cpus = capabilities.place_of(machine), machine.cpu.effective_cpus
+    place = capabilities.place_of(machine)
+    cpus = machine.cpu.effective_cpus
+    rows = []
     with measuring(say, wait=True):
-        return [
-            _capability_row(
-                each, capabilities.probe(each, sources[each.name], where, cpus, launch_process, say)
-            )
-            for each in asked
-        ]
+        for framework in asked:
+            source = sources[framework.name]
+            answers = capabilities.probe(framework, source, place, cpus, launch_process, say)
+            rows.append(_capability_row(framework, answers))
+    return rows
 
 
-def _show_capabilities(found: list[dict[str, Any]]) -> None:
-    asked = [each for each in found if not each["problem"]]
+def _show_capabilities(rows: list[dict[str, Any]]) -> None:
+    asked = [row for row in rows if not row["problem"]]
     kinds = ("dense", "convolutional", "recurrent", "attention")
     answers = {"GPU": "gpu", "gradients": "automatic_gradients", "processes": "several_processes"}
     words = {None: "-", True: "yes", False: "no"}
@@ -287,12 +313,12 @@ def _show_capabilities(found: list[dict[str, Any]]) -> None:
         ["name", "dense", "conv.", "recurrent", "attention", *answers, "modes"],
         [
             [
-                each["name"],
-                *(words[each["kinds"][kind]] for kind in kinds),
-                *(words[each["answers"].get(key, {}).get("answer")] for key in answers.values()),
-                ", ".join(each["modes"]),
+                row["name"],
+                *(words[row["kinds"][kind]] for kind in kinds),
+                *(words[row["answers"].get(key, {}).get("answer")] for key in answers.values()),
+                ", ".join(row["modes"]),
             ]
-            for each in asked
+            for row in asked
         ],
     )
     show()
@@ -300,43 +326,47 @@ def _show_capabilities(found: list[dict[str, Any]]) -> None:
         "How a thread count is honoured, as the operating system saw it",
         ["name", "by default", "honoured through"],
         [
-            [each["name"], str(each["threads"]["by_nothing"] or "-"), each["threads"]["words"]]
-            for each in asked
-            if each["threads"]
+            [row["name"], str(row["threads"]["by_nothing"] or "-"), row["threads"]["words"]]
+            for row in asked
+            if row["threads"]
         ],
     )
     show()
     table(
         "Projects",
         ["name", "here", "last release known", "first", "licence"],
-        [
-            [
-                *(each["name"], each["version"] or "-"),
-                "{version}, {date}".format(**each["last_release"]) if each["last_release"] else "-",
-                *((each["first_release"] or "-")[:4], each["licence"] or "-"),
-            ]
-            for each in found
-        ],
+        [_project_columns(row) for row in rows],
     )
     show()
     show("--json shows how each answer was found. Only each framework's default mode was probed.")
 
 
+def _project_columns(row: dict[str, Any]) -> list[str]:
+    last_release = "-"
+    if row["last_release"]:
+        last_release = f"{row['last_release']['version']}, {row['last_release']['date']}"
+    first_year = row["first_release"][:4] if row["first_release"] else "-"
+    return [row["name"], row["version"] or "-", last_release, first_year, row["licence"] or "-"]
+
+
 def _show_against(asked: list[dict[str, Any]]) -> None:
     """Show each build in the columns of the published table, and the differences."""
-    for each in asked:
+    differences = []
+    for framework in asked:
         rows = [
-            [name, of["then"] or "-", of["here"], of["how"]] for name, of in each["columns"].items()
+            [name, column["then"] or "-", column["here"], column["how"]]
+            for name, column in framework["columns"].items()
         ]
-        title = each["title"] + ("" if each["software"] else ", not in the table of 2021")
+        title = framework["title"]
+        if not framework["software"]:
+            title += ", not in the table of 2021"
         table(title, ["", "in 2021", "here", "how it was found out"], rows)
         show()
-    differences = [line for each in asked for line in each["differences"]]
-    show(
-        "Differences from the table of 2021:"
-        if differences
-        else "No answer differs from the table of 2021."
-    )
+        differences += framework["differences"]
+    if not differences:
+        show("No answer differs from the table of 2021.")
+        return
+    show("Differences from the table of 2021:")
     for line in differences:
         show(f"- {line}")
 
@@ -344,14 +374,17 @@ def _show_against(asked: list[dict[str, Any]]) -> None:
 def _capability_row(framework: Framework, answers: "Capabilities") -> dict[str, Any]:
     """Return a framework's answers, and its project's facts with their source."""
     project = framework.project
-    newest = (
-        max(project.releases, key=lambda release: release.date, default=None) if project else None
-    )
-    kinds: dict[str, list[bool]] = {}
+    newest = None
+    if project:
+        newest = max(project.releases, key=lambda release: release.date, default=None)
+    supported_by_kind: dict[str, list[bool]] = {}
     for network in networks.shipped().values():
-        kinds.setdefault(network.family.kind, []).append(
-            not answers.networks.get(network.name, "not asked")
-        )
+        refusal = answers.networks.get(network.name, "not asked")
+        supported_by_kind.setdefault(network.family.kind, []).append(not refusal)
+    kinds = {
+        kind: None if answers.problem else all(supported)
+        for kind, supported in supported_by_kind.items()
+    }
     return {
         "name": framework.name,
         "title": framework.title,
@@ -359,12 +392,12 @@ def _capability_row(framework: Framework, answers: "Capabilities") -> dict[str, 
         "problem": answers.problem,
         "version": answers.version,
         "networks": {
-            each: {"supported": not reason, "reason": reason}
-            for each, reason in answers.networks.items()
+            name: {"supported": not reason, "reason": reason}
+            for name, reason in answers.networks.items()
         },
-        "kinds": {kind: None if answers.problem else all(able) for kind, able in kinds.items()},
+        "kinds": kinds,
         "answers": {
-            key: {"answer": pair[0], "how": pair[1]} for key, pair in answers.answers.items()
+            key: {"answer": answer, "how": how} for key, (answer, how) in answers.answers.items()
         },
         "threads": answers.threads,
         "project": answers.project,

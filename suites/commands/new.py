@@ -1,8 +1,10 @@
 """`dlbench new`: files to start from."""
 
 import shlex
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Annotated
 
 from dlbench.adapters.protocol import TASKS
 
@@ -12,40 +14,43 @@ from ..errors import UsageError, unknown_name
 from ..planning import own, values
 from ..planning.framework import offered, row_of_package
 from . import options
-from .options import Given, option, takes
+from .options import argument, option, takes
 
 new_app = CommandLine(no_args_is_help=True, help="Create a starter file.")
 _DEFINITIONS = resources.files("dlbench.suites") / "definitions"
-_FOLDERS = dict(zip(TASKS, ("steps", "calls"), strict=True))
-"""Of the examples, by task."""
+_FOLDERS = {"training": "steps", "inference": "calls"}
+"""The folder of the examples for each task."""
 
 
 @new_app.callback()
-def _of_files() -> None:
+def _keep_subcommand() -> None:
     """Keep `step` a subcommand although it is the only one."""
 
 
-@new_app.command("step")
-@takes(
-    {
-        "file": options.argument("FILE", "The new file, such as train_step.py."),
-        "framework": option(
-            "--with",
-            "Framework of the example: numpy, torch, jax or tensorflow.",
-            str,
-            "numpy",
-            metavar="NAME",
+@dataclass(frozen=True, kw_only=True)
+class NewStepOptions:
+    """The options of `dlbench new step`."""
+
+    file: Annotated[str, argument("FILE", "The new file, such as train_step.py.")]
+    framework: Annotated[
+        str,
+        option(
+            "--with", "Framework of the example: numpy, torch, jax or tensorflow.", metavar="NAME"
         ),
-        "task": option(
+    ] = "numpy"
+    task: Annotated[
+        str,
+        option(
             "--task",
             "`training`: a training step; `inference`: a call that returns outputs.",
-            str,
-            TASKS[0],
             metavar="NAME",
         ),
-    }
-)
-def step_command(given: Given) -> None:
+    ] = TASKS[0]
+
+
+@new_app.command("step")
+@takes(NewStepOptions)
+def step_command(given: NewStepOptions) -> None:
     """Write a training step that runs as it is: replace the example's network with your own.
 
     Examples:
@@ -54,12 +59,13 @@ def step_command(given: Given) -> None:
     - `dlbench new step answer.py --with torch --task inference`
     - `dlbench run threads --step train_step.py --python ~/venv/bin/python`
     """
-    file, framework, task = given.file, given.framework, given.task
+    file = given.file
+    framework = given.framework
+    task = given.task
     values.one_of(task, "task", TASKS)
     folder = _DEFINITIONS / _FOLDERS[task]
-    known = sorted(
-        Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".py")
-    )
+    files = [entry.name for entry in folder.iterdir() if entry.name.endswith(".py")]
+    known = sorted(Path(name).stem for name in files)
     if framework in offered() and framework not in known:
         other = row_of_package(framework)
         releases = ""
@@ -79,9 +85,9 @@ def step_command(given: Given) -> None:
     if path.exists():
         raise UsageError(f"{file} exists already. Name a new file, or remove it first.")
     options.write_file(path, (folder / f"{framework}.py").read_text(encoding="utf-8"), "The file")
-    interpreter = "" if framework == "numpy" else f" --python PATH (of a Python with {framework})"
-    of_task = "" if task == TASKS[0] else f" --task {task}"
-    say(
-        f"{file} is written. Next: {shlex.quote(program())} try "
-        f"{shlex.quote(file)}{of_task}{interpreter}"
-    )
+    command = f"{shlex.quote(program())} try {shlex.quote(file)}"
+    if task != TASKS[0]:
+        command += f" --task {task}"
+    if framework != "numpy":
+        command += f" --python PATH (of a Python with {framework})"
+    say(f"{file} is written. Next: {command}")

@@ -1,14 +1,22 @@
-"""The options that several commands share, in tables; a command takes those that it needs.
+"""The options that several commands share, and how a command declares its own.
 
-@takes({"name": argument("SUITE", "A suite's name.")}, AXES, SESSION)
-def command(given: Given) -> None: ...
+A command has a frozen dataclass with a field for each of its options and arguments. Their Typer
+declaration stands in the field's type. Options that several commands share are base classes:
+
+    @dataclass(frozen=True, kw_only=True)
+    class PlanOptions(AxisOptions, BuildOptions):
+        name: Annotated[str, argument("SUITE", "A suite's name.")]
+        seed: Annotated[int | None, SEED] = None
+
+    @takes(PlanOptions)
+    def plan_command(given: PlanOptions) -> None: ...
 """
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 import typer
 from typer.models import OptionInfo
@@ -34,81 +42,91 @@ DEFAULT_STORE = "dlbench.sqlite"
 _NEAREST = 3
 """Known names that an error suggests for an unknown one, at most: test ids resemble each other."""
 
-Options = dict[str, tuple[Any, Any]]
-"""Annotation and default by parameter."""
-Given = SimpleNamespace
-"""A command's options and arguments, by parameter."""
+Given = TypeVar("Given")
+"""A class with a field for each option and argument of a command."""
 
 
-def option(
-    name: str, text: str, kind: Any = str | None, usual: Any = None, **further: Any
-) -> tuple[Any, Any]:
-    """Return an option with its help, as Typer takes it: annotation and default."""
-    shown = {"metavar": metavar_of(name, kind), "rich_help_panel": panel_of(name), **further}
-    return Annotated[kind, typer.Option(name, help=text, **shown)], usual
+def option(name: str, text: str, metavar: str | None = None, **further: Any) -> Any:
+    """Return the declaration of an option with a value."""
+    if metavar is None:
+        metavar = metavar_of(name)
+    settings = {"metavar": metavar, "rich_help_panel": panel_of(name), **further}
+    return typer.Option(name, help=text, **settings)
 
 
-def flag(name: str, text: str) -> tuple[Any, Any]:
-    """Return an option without a value."""
-    return option(name, text, bool, False)
+def flag(name: str, text: str) -> Any:
+    """Return the declaration of an option without a value: its field is a bool."""
+    return option(name, text, metavar="")
 
 
-def several(name: str, text: str, metavar: str, **further: Any) -> tuple[Any, Any]:
-    """Return an option that may be repeated."""
-    return option(name, text, list[str] | None, metavar=metavar, **further)
+def argument(metavar: str, text: str) -> Any:
+    """Return the declaration of an argument."""
+    return typer.Argument(metavar=metavar, help=text)
 
 
-def argument(
-    metavar: str, text: str, kind: Any = str, usual: Any = inspect.Parameter.empty
-) -> tuple[Any, Any]:
-    """Return an argument with its help, as Typer takes it."""
-    return Annotated[kind, typer.Argument(metavar=metavar, help=text)], usual
+def names_of(kind: type) -> list[str]:
+    """Return the fields of a class of options: those of its bases from left to right, then its own.
+
+    This is their order in --help. `dataclasses.fields` has the bases from right to left.
+    """
+    names: list[str] = []
+    for base in kind.__bases__:
+        names += names_of(base)
+    names += vars(kind).get("__annotations__", {})
+    return list(dict.fromkeys(names))
 
 
-def takes(*tables: Options) -> Callable[[Callable[[Given], None]], Callable[..., None]]:
-    """Make a function of `Given` a command with the options and arguments of these tables."""
-    found = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=annotation
+def parameters_of(kind: type, without: Collection[str] = ()) -> list[inspect.Parameter]:
+    """Return the parameters of a command with the options of this class, except those ``without``.
+
+    The object of a command has the default value of an option that the command does not offer.
+    """
+    field_by_name = {field.name: field for field in fields(kind)}
+    parameters = []
+    for name in names_of(kind):
+        if name in without:
+            continue
+        field = field_by_name[name]
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        parameters.append(
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.type
+            )
         )
-        for table in tables
-        for name, (annotation, usual) in table.items()
-    ]
+    return parameters
 
-    usual = {
-        each.name: each.default for each in found if each.default is not inspect.Parameter.empty
-    }
+
+def takes(
+    kind: type[Given], parameters: Sequence[inspect.Parameter] | None = None
+) -> Callable[[Callable[[Given], None]], Callable[..., None]]:
+    """Make a function of an object of options a command with the options of the object's class.
+
+    Given ``parameters`` replace those of the class.
+    """
+    if parameters is None:
+        parameters = parameters_of(kind)
 
     def decorated(function: Callable[[Given], None]) -> Callable[..., None]:
-        def command(**given: Any) -> None:
-            function(Given(**{**usual, **given}))
+        def command(**words: Any) -> None:
+            function(kind(**words))
 
-        command.__doc__, command.__name__, command.__module__ = (
-            function.__doc__,
-            function.__name__,
-            function.__module__,
-        )
+        command.__doc__ = function.__doc__
+        command.__name__ = function.__name__
+        command.__module__ = function.__module__
         # as inspect documents it
-        command.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
-        command.__annotations__ = {each.name: each.annotation for each in found}
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return command
 
     return decorated
 
 
-def suite_of_network(usual: str) -> tuple[Any, Any]:
-    """Return the --suite option of a command that takes networks from a suite."""
-    text = "Suite that defines the network and its settings: a name, or a file ending in .toml."
-    return option("--suite", text, str, usual, metavar="SUITE")
-
-
 JSON = flag("--json", "Print JSON.")
-_OF_STORE: dict[str, Any] = {"envvar": "DLBENCH_STORE", "metavar": "FILE"}
 STORE = option(
-    "--store", "Result store: a file, or a database URL.", str, DEFAULT_STORE, **_OF_STORE
+    "--store", "Result store: a file, or a database URL.", metavar="FILE", envvar="DLBENCH_STORE"
 )
-SEED = option("--seed", "Seed for the order of launches.", int | None)
-STEPS = option("--steps", "Maximum number of timed steps per launch.", int | None)
+SEED = option("--seed", "Seed for the order of launches.", metavar="N")
+STEPS = option("--steps", "Maximum number of timed steps per launch.", metavar="N")
 CELL_BUDGET = option(
     "--cell-budget",
     "Time limit of each launch: 60s, 10m. A longer one is stopped and marked timed out.",
@@ -136,130 +154,219 @@ ORDER = option(
 )
 SUITE = argument("SUITE", "A suite's name, or a file ending in .toml.")
 SUITE_OR_CLAIMS = argument("SUITE", "A suite's name, `claims`, or a file ending in .toml.")
-PYTHON = several(
+SUITE_OF_NETWORK = option(
+    "--suite",
+    "Suite that defines the network and its settings: a name, or a file ending in .toml.",
+    metavar="SUITE",
+)
+PYTHON = option(
     "--python",
     "Your own interpreter: `torch=/path/to/python`, or `torch-nightly:torch=/path` for an "
     "additional row.",
-    "NAME=PATH",
+    metavar="NAME=PATH",
 )
-ADAPTER = several(
+ADAPTER = option(
     "--adapter",
     "An adapter of your own, outside dlbench: `my_framework=path/to/folder` "
     "(adapters/TUTORIAL.md).",
-    "NAME=FOLDER",
+    metavar="NAME=FOLDER",
     callback=own.register_adapters,
     is_eager=True,
 )
+STEP = option(
+    "--step",
+    "A training step of your own, instead of the suite's networks: see `dlbench new step`.",
+    metavar="FILE",
+    callback=own.register_steps,
+    is_eager=True,
+)
+LOSS_TOLERANCE = option(
+    "--loss-tolerance",
+    "How far the first losses of your own step, or its outputs in inference, may differ "
+    "between launches (default 0.1%).",
+    metavar="SHARE",
+)
+ENV = option(
+    "--env",
+    "An environment variable for all launches; NAME alone passes on the shell's. Launches get "
+    "no other variables of the shell.",
+    metavar="NAME[=VALUE]",
+)
 
-AXES: Options = {
-    each.key: option(each.option, each.help, metavar=each.metavar)
-    for each in (*AXIS_OPTIONS, *LIMITS)
+AXES: dict[str, Any] = {
+    axis.key: option(axis.option, axis.help, metavar=axis.metavar)
+    for axis in (*AXIS_OPTIONS, *LIMITS)
 }
-AXES_OF_A_CELL = {
-    key: AXES[key] for key in KEYS if key not in ("networks", "frameworks", "threads_limit")
-}
+"""The options that choose cells to measure."""
 
 
-def _to_show(axis: AxisOption) -> tuple[Any, Any]:
+def _option_to_show(axis: AxisOption) -> Any:
     """Return the option that shows the stored cells of some values only."""
     names = axis.example or ",".join(axis.known[:2])
-    first = names.partition(",")[0]
-    shown = f"`{first}` or `{names}`" if names else "`1` or `1,2,4`"
-    if names and not first[0].isdecimal():
-        shown += f" or `'{first[0]}*'`"
+    if names:
+        first = names.partition(",")[0]
+        examples = f"`{first}` or `{names}`"
+        if not first[0].isdecimal():
+            examples += f" or `'{first[0]}*'`"
+    else:
+        examples = "`1` or `1,2,4`"
     panel = panel_of(axis.option)
+    if panel == "What to measure":
+        panel = RESULTS
     return option(
-        axis.option,
-        f"Only these: {shown}.",
-        metavar=axis.metavar,
-        rich_help_panel=RESULTS if panel == "What to measure" else panel,
+        axis.option, f"Only these: {examples}.", metavar=axis.metavar, rich_help_panel=panel
     )
 
 
-AXES_TO_SHOW: Options = {each.key: _to_show(each) for each in AXIS_OPTIONS}
-LAUNCHES: Options = {
-    "launches": option(
-        "--launches",
-        "Launches (fresh processes) per cell: 5, or a range such as 5-20, which ends when "
-        "--interval is reached.",
-        metavar="N|N-M",
-    ),
-    "interval": option(
-        "--interval",
-        "Launch a cell until its 95 % interval is within ± this share: 1% (default 2%, in 3-20 "
-        "launches); fastest: until each column's fastest cell is known.",
-        metavar="SHARE|fastest",
-    ),
-    "steps": STEPS,
-    "cell_budget": CELL_BUDGET,
-}
-BUILDS: Options = {
-    "python": PYTHON,
-    "adapter": ADAPTER,
-    "step": several(
-        "--step",
-        "A training step of your own, instead of the suite's networks: see `dlbench new step`.",
-        "FILE",
-        callback=own.register_steps,
-        is_eager=True,
-    ),
-    "loss_tolerance": option(
-        "--loss-tolerance",
-        "How far the first losses of your own step, or its outputs in inference, may differ "
-        "between launches (default 0.1%).",
-        metavar="SHARE",
-    ),
-    "env": several(
-        "--env",
-        "An environment variable for all launches; NAME alone passes on the shell's. Launches get "
-        "no other variables of the shell.",
-        "NAME[=VALUE]",
-    ),
-}
-SESSION: Options = {
-    "budget": BUDGET,
-    "store_file": STORE,
-    "resume": flag("--resume", "Continue the unfinished run of this suite with the same options."),
-    "no_build": NO_BUILD,
-    "seed": SEED,
-    "yes": flag("--yes", "Allow more than 10,000 cells."),
-}
+AXES_TO_SHOW: dict[str, Any] = {axis.key: _option_to_show(axis) for axis in AXIS_OPTIONS}
+"""The options that choose stored cells to show."""
 
 
-def words_of(given: Given, *tables: Options) -> list[str]:
-    """Return the command-line words that reproduce these options."""
-    found: list[str] = []
-    for name, (annotation, _) in ((name, each) for table in tables for name, each in table.items()):
+@dataclass(frozen=True, kw_only=True)
+class AxisOptions:
+    """Words that choose the cells to measure, by key of the table of axes."""
+
+    networks: Annotated[str | None, AXES["networks"]] = None
+    frameworks: Annotated[str | None, AXES["frameworks"]] = None
+    threads: Annotated[str | None, AXES["threads"]] = None
+    batch_sizes: Annotated[str | None, AXES["batch_sizes"]] = None
+    devices: Annotated[str | None, AXES["devices"]] = None
+    precisions: Annotated[str | None, AXES["precisions"]] = None
+    placements: Annotated[str | None, AXES["placements"]] = None
+    tuning: Annotated[str | None, AXES["tuning"]] = None
+    affinity: Annotated[str | None, AXES["affinity"]] = None
+    world_sizes: Annotated[str | None, AXES["world_sizes"]] = None
+    instances: Annotated[str | None, AXES["instances"]] = None
+    cpu_quota: Annotated[str | None, AXES["cpu_quota"]] = None
+    loader_workers: Annotated[str | None, AXES["loader_workers"]] = None
+    storage: Annotated[str | None, AXES["storage"]] = None
+    sync: Annotated[str | None, AXES["sync"]] = None
+    task: Annotated[str | None, AXES["task"]] = None
+    threads_limit: Annotated[str | None, AXES["threads_limit"]] = None
+    device_threads: Annotated[str | None, AXES["device_threads"]] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownAxisOptions:
+    """Words that choose stored cells to show, by key of the table of axes."""
+
+    networks: Annotated[str | None, AXES_TO_SHOW["networks"]] = None
+    frameworks: Annotated[str | None, AXES_TO_SHOW["frameworks"]] = None
+    threads: Annotated[str | None, AXES_TO_SHOW["threads"]] = None
+    batch_sizes: Annotated[str | None, AXES_TO_SHOW["batch_sizes"]] = None
+    devices: Annotated[str | None, AXES_TO_SHOW["devices"]] = None
+    precisions: Annotated[str | None, AXES_TO_SHOW["precisions"]] = None
+    placements: Annotated[str | None, AXES_TO_SHOW["placements"]] = None
+    tuning: Annotated[str | None, AXES_TO_SHOW["tuning"]] = None
+    affinity: Annotated[str | None, AXES_TO_SHOW["affinity"]] = None
+    world_sizes: Annotated[str | None, AXES_TO_SHOW["world_sizes"]] = None
+    instances: Annotated[str | None, AXES_TO_SHOW["instances"]] = None
+    cpu_quota: Annotated[str | None, AXES_TO_SHOW["cpu_quota"]] = None
+    loader_workers: Annotated[str | None, AXES_TO_SHOW["loader_workers"]] = None
+    storage: Annotated[str | None, AXES_TO_SHOW["storage"]] = None
+    sync: Annotated[str | None, AXES_TO_SHOW["sync"]] = None
+    task: Annotated[str | None, AXES_TO_SHOW["task"]] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchOptions:
+    """How many launches a cell gets, and how long they last."""
+
+    launches: Annotated[
+        str | None,
+        option(
+            "--launches",
+            "Launches (fresh processes) per cell: 5, or a range such as 5-20, which ends when "
+            "--interval is reached.",
+            metavar="N|N-M",
+        ),
+    ] = None
+    interval: Annotated[
+        str | None,
+        option(
+            "--interval",
+            "Launch a cell until its 95 % interval is within ± this share: 1% (default 2%, in "
+            "3-20 launches); fastest: until each column's fastest cell is known.",
+            metavar="SHARE|fastest",
+        ),
+    ] = None
+    steps: Annotated[int | None, STEPS] = None
+    cell_budget: Annotated[str | None, CELL_BUDGET] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """The user's own interpreters, adapters and steps, and variables of the launches."""
+
+    python: Annotated[list[str] | None, PYTHON] = None
+    adapter: Annotated[list[str] | None, ADAPTER] = None
+    step: Annotated[list[str] | None, STEP] = None
+    loss_tolerance: Annotated[str | None, LOSS_TOLERANCE] = None
+    env: Annotated[list[str] | None, ENV] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionOptions:
+    """How long to measure, into which store, and whether to continue an unfinished run."""
+
+    budget: Annotated[str | None, BUDGET] = None
+    store_file: Annotated[str, STORE] = DEFAULT_STORE
+    resume: Annotated[
+        bool, flag("--resume", "Continue the unfinished run of this suite with the same options.")
+    ] = False
+    no_build: Annotated[bool, NO_BUILD] = False
+    seed: Annotated[int | None, SEED] = None
+    yes: Annotated[bool, flag("--yes", "Allow more than 10,000 cells.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteOptions(AxisOptions, LaunchOptions, BuildOptions):
+    """All options that change a suite's plan."""
+
+
+def words_of(given: Any, names: Iterable[str]) -> list[str]:
+    """Return the command-line words that reproduce these fields of a command's options."""
+    type_by_name = {field.name: field.type for field in fields(given)}
+    words: list[str] = []
+    for name in names:
         value = getattr(given, name)
         if value is None or value is False:
             continue
-        (declared,) = (each for each in get_args(annotation) if isinstance(each, OptionInfo))
-        # To Typer the first name is a default until it looks at it.
-        names = map(str, (declared.default, *(declared.param_decls or ())))
-        word = next(name for name in names if name.startswith("--"))
+        option_word = _option_word(type_by_name[name])
         if name == "env":
-            found += variables.command_words(variables.read(value))
-            continue
-        each_value = value if isinstance(value, list) else [value]
-        found += (
-            [word] if value is True else [part for each in each_value for part in (word, str(each))]
-        )
-    return found
+            words += variables.command_words(variables.read(value))
+        elif value is True:
+            words.append(option_word)
+        elif isinstance(value, list):
+            for part in value:
+                words += [option_word, str(part)]
+        else:
+            words += [option_word, str(value)]
+    return words
+
+
+def _option_word(annotation: Any) -> str:
+    """Return the word of the command line that a field's option has, such as "--threads"."""
+    (declared,) = (part for part in get_args(annotation) if isinstance(part, OptionInfo))
+    # Typer takes the first name for a default until it makes the command.
+    names = map(str, (declared.default, *(declared.param_decls or ())))
+    return next(name for name in names if name.startswith("--"))
 
 
 def words_of_store(store_file: str) -> list[str]:
-    """Return the words that select this store, none for the default one; a password in its URL is
-    left out.
+    """Return the words that select this store, none for the default one.
+
+    A password in its URL is left out.
     """
     from dlbench.reports.results.storage import servers
 
-    return [] if store_file == DEFAULT_STORE else ["--store", servers.without_password(store_file)]
+    if store_file == DEFAULT_STORE:
+        return []
+    return ["--store", servers.without_password(store_file)]
 
 
 def form_of(form: str | None, as_json: bool, known: Collection[str]) -> str:
-    """Return the name of the format asked for; raises UsageError for an unknown one, and for
-    two.
-    """
+    """Return the name of the output format. Raises UsageError for an unknown one, and for two."""
     if as_json and form not in (None, "json"):
         raise UsageError(
             f"--json and --format {form} contradict each other. Leave one of them out."
@@ -271,8 +378,9 @@ def form_of(form: str | None, as_json: bool, known: Collection[str]) -> str:
 
 
 def write_file(path: Path, text: str, what: str) -> None:
-    """Write a file that the user named, whole or not at all; raises UsageError with ``what`` it
-    is.
+    """Write a file that the user named, whole or not at all. Raises UsageError.
+
+    ``what`` names the file in the error, as in "The page".
     """
     try:
         write_whole(path, text)
@@ -282,28 +390,25 @@ def write_file(path: Path, text: str, what: str) -> None:
 
 def in_plural(name: str) -> str:
     """Return the name of an option whose singular was typed: "batch-sizes" for "batch-size"."""
-    singular = {option_of(each.axis)[2:]: each.option[2:] for each in AXIS_OPTIONS}
-    return singular.get(name, name)
+    plural_of_singular = {option_of(axis.axis)[2:]: axis.option[2:] for axis in AXIS_OPTIONS}
+    return plural_of_singular.get(name, name)
 
 
-def wanted(given: Given) -> dict[str, str]:
+def wanted(given: ShownAxisOptions) -> dict[str, str]:
     """Return the words that select stored cells, by axis."""
-    return {
-        each.axis: getattr(given, each.key) for each in AXIS_OPTIONS if getattr(given, each.key)
-    }
+    words = {axis.axis: getattr(given, axis.key) for axis in AXIS_OPTIONS}
+    return {axis: word for axis, word in words.items() if word}
 
 
 def check_names(narrowing: "Narrowing", where: str) -> None:
-    """Raise UsageError for a network or framework that no stored cell has, with the nearest that
-    one has.
-    """
+    """Raise UsageError for a network or framework of no stored cell, with the nearest names."""
     for axis, word in narrowing.unknown():
         if axis in ("network", "framework") and narrowing.cells:
             raise unknown_name(f"{axis} in {where}", word, narrowing.known(axis), _NEAREST)
 
 
-def own_steps(given: Given) -> own.OwnSteps | None:
-    """Return the user's own training steps; raises UsageError."""
+def own_steps(given: BuildOptions) -> own.OwnSteps | None:
+    """Return the user's own training steps. Raises UsageError."""
     names = tuple(dict.fromkeys(own.name_of(text) for text in given.step or ()))
     if given.loss_tolerance is None:
         return own.OwnSteps(names) if names else None
@@ -312,33 +417,39 @@ def own_steps(given: Given) -> own.OwnSteps | None:
     return own.OwnSteps(names, values.share(given.loss_tolerance, "--loss-tolerance"))
 
 
-def interpreters(given: Given) -> list[str]:
-    """Return the words of --python, each with its row: a path alone is the interpreter of every
-    step.
+def interpreters(given: BuildOptions) -> list[str]:
+    """Return the words of --python, each with its row.
+
+    A path alone is the interpreter of every step of the user's own.
     """
     steps = own_steps(given)
     rows = steps.names if steps else ()
-    return [
-        named
-        for word in given.python or ()
-        for named in ([word] if "=" in word or not rows else [f"{row}={word}" for row in rows])
-    ]
+    named: list[str] = []
+    for word in given.python or ():
+        if "=" in word or not rows:
+            named.append(word)
+        else:
+            named += [f"{row}={word}" for row in rows]
+    return named
 
 
 def seconds_of(budget: str | None) -> float | None:
-    """Return a budget in seconds, None where there is none; raises UsageError."""
+    """Return a budget in seconds, None where there is none. Raises UsageError."""
     return None if budget is None else values.duration(budget)
 
 
-def _check_with_steps(given: Given, steps: own.OwnSteps, builds: Sequence[values.Build]) -> None:
+def _check_with_steps(
+    given: BuildOptions, steps: own.OwnSteps, builds: Sequence[values.Build]
+) -> None:
     """Raise UsageError for an option that --step would ignore."""
-    words, files = vars(given), ", ".join(steps.names)
+    words = vars(given)
+    files = ", ".join(steps.names)
     if words.get("networks") is not None:
         raise UsageError(
             "--networks and --step exclude each other: the file defines the network. Leave one out."
         )
     names_a_framework = words.get("framework") is not None  # whose releases or builds run the file
-    if words.get("adapter") and not names_a_framework:
+    if given.adapter and not names_a_framework:
         raise UsageError(
             "--adapter and --step exclude each other: the rows are your files. Leave one out."
         )
@@ -360,17 +471,23 @@ def _check_with_steps(given: Given, steps: own.OwnSteps, builds: Sequence[values
         own.check_axes(name, {key: words.get(key) for key in own.AXES_OF_A_FILE})
 
 
-def choices(given: Given) -> SuiteOverrides:
-    """Return the suite overrides that the options give; raises UsageError, also for an invalid
-    --python.
+def choices(given: BuildOptions) -> SuiteOverrides:
+    """Return the changes to a suite that the options ask for. Raises UsageError.
+
+    A command may lack some of the axes, and of the options of `LaunchOptions`.
     """
-    words: dict[str, Any] = {key: vars(given).get(key) for key in (*KEYS, *PROTOCOL_KEYS, "steps")}
+    words = {key: getattr(given, key, None) for key in (*KEYS, *PROTOCOL_KEYS)}
+    steps: int | None = getattr(given, "steps", None)
     own_files = own_steps(given)
     builds = tuple(values.build(text) for text in interpreters(given))
     if own_files is not None:
         _check_with_steps(given, own_files, builds)
     joining = tuple(text.partition("=")[0] for text in given.adapter or ())
-    environment = variables.read(vars(given).get("env") or ())
     return SuiteOverrides(
-        **words, builds=builds, joining=joining, own=own_files, variables=environment
+        **words,
+        steps=steps,
+        builds=builds,
+        joining=joining,
+        own=own_files,
+        variables=variables.read(given.env or ()),
     )

@@ -1,21 +1,18 @@
-"""`dlbench report page` and `dlbench report site`: one HTML file of a store, a folder of files for
-many nights.
-"""
+"""`dlbench report page` and `dlbench report site`: one HTML file, or a folder for many nights."""
 
 import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass
+import pydantic
+import pydantic.dataclasses
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports import report as of_reports
 from dlbench.reports.compare.report import gate_outcome, headline
 from dlbench.reports.formats.markup import escaped
 from dlbench.reports.formats.outputs import why_unwritable
@@ -49,26 +46,28 @@ from ..planning.suite import rerun_by_name
 from ..run import preparation
 from ..run.sides import report_of
 from . import options
-from .options import Given, option, takes
-from .report import ALL_RUNS, SOURCES, source_of, stores_of
+from .options import option, takes
+from .report import ALL_RUNS, SourceOptions, source_of, stores_of
 
 
-@takes(
-    {
-        "out": option(
-            "--out", "The HTML file to write.", Path, Path("report.html"), metavar="FILE"
-        ),
-        "title": option("--title", "Heading of the page.", str, ""),
-        "note": option(
-            "--note", "Your note for the top of the page, in Markdown.", Path | None, metavar="FILE"
-        ),
-        of_reports.ALL_RUNS: ALL_RUNS,
-        **SOURCES,
-    }
-)
-def page_command(given: Given) -> None:
-    """Write a report page: one file, with every number, its launches, and the command that repeats
-    it.
+@dataclass(frozen=True, kw_only=True)
+class PageOptions(SourceOptions):
+    """The options of `dlbench report page`."""
+
+    out: Annotated[Path, option("--out", "The HTML file to write.", metavar="FILE")] = Path(
+        "report.html"
+    )
+    title: Annotated[str, option("--title", "Heading of the page.")] = ""
+    note: Annotated[
+        Path | None,
+        option("--note", "Your note for the top of the page, in Markdown.", metavar="FILE"),
+    ] = None
+    all_runs: Annotated[bool, ALL_RUNS] = False
+
+
+@takes(PageOptions)
+def page_command(given: PageOptions) -> None:
+    """Write a report page: one file with every number, its launches, and how to repeat it.
 
     The page needs no network and no other file: filters, plots and raw samples are inside. Without
     JavaScript its tables and plots are still there. For a PDF, print it from any browser.
@@ -105,22 +104,28 @@ def page_command(given: Given) -> None:
     say(f"Written: {given.out} ({len(text.encode()) / 1e6:.2f} MB).")
 
 
-def _histories(targets: list[str], asked: Narrowing) -> dict[tuple[str, Cell], list[Series]]:
-    """Return the series of each machine and cell with several nights, from the store with the
-    most.
+def _histories(targets: list[str], narrowing: Narrowing) -> dict[tuple[str, Cell], list[Series]]:
+    """Return the series of each machine and cell with several nights.
+
+    Each is from the store with the most nights.
     """
-    found: dict[tuple[str, Cell, str], Series] = {}
+    longest: dict[tuple[str, Cell, str], Series] = {}
     for target in targets:
         with Store.open(target, create=False) as store:
             nights = store.nights(
-                suite=asked.suite or None, machine=asked.machine or None, purpose=NIGHTLY
+                suite=narrowing.suite or None, machine=narrowing.machine or None, purpose=NIGHTLY
             )
             history = build_history(nights, store.cells())
-        for each in history.cells:
-            key = each.machine, each.cell._replace(adapter=""), each.kind
-            if len(each) > max(1, len(found[key]) if key in found else 0):
-                found[key] = each
-    return grouped(found.values(), lambda each: (each.machine, each.cell._replace(adapter="")))
+        for series in history.cells:
+            key = (*_machine_and_cell(series), series.kind)
+            known_nights = len(longest[key]) if key in longest else 0
+            if len(series) > max(1, known_nights):
+                longest[key] = series
+    return grouped(longest.values(), _machine_and_cell)
+
+
+def _machine_and_cell(series: Series) -> tuple[str, Cell]:
+    return series.machine, series.cell._replace(adapter="")
 
 
 MARKER = "site.json"
@@ -128,40 +133,47 @@ FORM = 1  # increased whenever a reader of the old form would misread the new on
 _EXPLAINED = 100  # changes whose records are read
 
 
-@dataclass(frozen=True)
-class _Kept:
+@pydantic.dataclasses.dataclass(frozen=True)
+class _Marker:
+    """The content of a site's marker file."""
+
     dlbench_site: int
     contents: Contents
 
 
-_KEPT = TypeAdapter(_Kept)
+_MARKER = pydantic.TypeAdapter(_Marker)
 
 
-@takes(
-    {
-        "out": option(
+@dataclass(frozen=True, kw_only=True)
+class SiteOptions:
+    """The options of `dlbench report site`."""
+
+    out: Annotated[
+        Path,
+        option(
             "--out",
             "The folder to write: a new one, an empty one, or the site itself.",
-            Path,
-            Path("site"),
             metavar="FOLDER",
         ),
-        "store": options.STORE,
-        "title": option("--title", "Heading of the index.", str, "Nightly benchmarks"),
-        "url": option(
+    ] = Path("site")
+    store: Annotated[str, options.STORE] = options.DEFAULT_STORE
+    title: Annotated[str, option("--title", "Heading of the index.")] = "Nightly benchmarks"
+    url: Annotated[
+        str,
+        option(
             "--url",
             "Address of the published site, for the links in its feed: "
             "https://example.org/nights/.",
-            str,
-            "",
         ),
-    }
-)
-def site_command(given: Given) -> None:
-    """Write a site of a store's nights: an index, a page for each run, histories, and a feed of
-    confirmed regressions.
+    ] = ""
 
-    Plain files for any web server or artifact store; pages load nothing. The next call writes only
+
+@takes(SiteOptions)
+def site_command(given: SiteOptions) -> None:
+    """Write a site of a store's nights: an index, a page for each run, histories, and a feed.
+
+    The feed has the confirmed regressions. The site consists of plain files for any web server or
+    artifact store, and its pages load nothing. The next call writes only
     what is new: pages of runs without new records stay as they are, and so do those of runs that
     left the store. Stores of several machines may share a site, one call for each. Remove the
     folder to start over.
@@ -196,7 +208,8 @@ def site_command(given: Given) -> None:
     contents = site.contents
     site.write("index.html", index_page(contents, given.title, site.version))
     site.write("feed.xml", feed(contents, given.title, address))
-    pages, files = counted(len(contents.nights), "run"), counted(site.written, "file")
+    pages = counted(len(contents.nights), "run")
+    files = counted(site.written, "file")
     say(f"Written: {site.path / 'index.html'} ({pages}; {files} new or changed).")
 
 
@@ -204,10 +217,10 @@ class _Site:
     """A folder with a dlbench site and nothing else, and the store that it is built from."""
 
     def __init__(self, path: Path, store: Store) -> None:
-        """Open the folder, or make it; raises UsageError if it holds anything but a dlbench
-        site.
-        """
-        self.path, self.store, self.version = path, store, preparation.version()
+        """Open the folder, or make it. Raises UsageError for a folder with other files."""
+        self.path = path
+        self.store = store
+        self.version = preparation.version()
         self.written = 0
         """New or changed files that were written."""
         try:
@@ -219,10 +232,10 @@ class _Site:
     def _read(self) -> Contents:
         marker = self.path / MARKER
         if marker.is_file():
-            with suppress(ValidationError):
-                kept = _KEPT.validate_json(marker.read_bytes())
-                if kept.dlbench_site == FORM:
-                    return kept.contents
+            with suppress(pydantic.ValidationError):
+                content = _MARKER.validate_json(marker.read_bytes())
+                if content.dlbench_site == FORM:
+                    return content.contents
             raise UsageError(
                 f"{marker} is not from a site that this dlbench can read; name another folder with "
                 "--out, or remove this one to rebuild the site."
@@ -235,7 +248,7 @@ class _Site:
         return Contents()
 
     def write(self, file: str, text: str) -> None:
-        """Write a file of the site whole, unless it has this text already; raises UsageError."""
+        """Write a file of the site whole, unless it has this text already. Raises UsageError."""
         path = self.path / file
         try:
             if path.is_file() and path.read_bytes() == text.encode():
@@ -244,11 +257,13 @@ class _Site:
             write_whole(path, text)
         except OSError as error:
             raise self._refused(error) from error
-        self.written += file != MARKER
+        if file != MARKER:
+            self.written += 1
 
     def save(self) -> None:
-        """Remember what the site holds; raises UsageError."""
-        self.write(MARKER, _KEPT.dump_json(_Kept(FORM, self.contents), indent=1).decode() + "\n")
+        """Write the contents of the site into its marker file. Raises UsageError."""
+        text = _MARKER.dump_json(_Marker(FORM, self.contents), indent=1).decode()
+        self.write(MARKER, f"{text}\n")
 
     def _refused(self, error: OSError) -> UsageError:
         return UsageError(
@@ -259,9 +274,8 @@ class _Site:
     def _digest(self, *parts: Any) -> str:
         """Return a digest of a page's inputs, including dlbench's version, style and script."""
         look = policy(asset("style.css"), asset("page.js"))
-        return hashlib.sha256(
-            json.dumps([self.version, look, *parts], default=str).encode()
-        ).hexdigest()
+        text = json.dumps([self.version, look, *parts], default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def _has(self, known: Night | HistoryPage | None, digest: str) -> bool:
         return known is not None and known.digest == digest and (self.path / known.file).is_file()
@@ -273,9 +287,9 @@ class _Site:
             self.contents.machines[machine] = read_host(machine, described.get(machine)).name
         for run, count in runs:
             self._add_night(run, count)
-        nights = (run for run, _ in runs if run.purpose in NIGHTLY)
-        for of_suite in grouped(nights, lambda run: (run.machine, run.suite)).values():
-            self._add_history(of_suite)
+        nights = [run for run, _ in runs if run.purpose in NIGHTLY]
+        for nights_of_suite in grouped(nights, lambda run: (run.machine, run.suite)).values():
+            self._add_history(nights_of_suite)
 
     def _add_night(self, run: Run, count: int) -> None:
         """Write the page of a run, and remember it, unless the site has it."""
@@ -290,7 +304,7 @@ class _Site:
             lambda: [(run, count)],
             releases=release_dates,
             counterparts=counterparts_of_2016,
-            of_run=lambda each: Results.of([self.store], each),
+            of_run=lambda identifier: Results.of([self.store], identifier),
         )
         title = (
             f"{run.suite}, {run.started:%Y-%m-%d %H:%M} UTC, "
@@ -299,31 +313,32 @@ class _Site:
         made = run.finished or run.started
         document = Document(title, source, made, self.version, _note(run), rerun_by_name)
         cells = document.matrix.cells.values()
-        summary = (
-            f"{sum(each.shown for each in cells)} of {counted(len(cells), 'cell')} with a number"
-        )
+        with_number = sum(cell.shown for cell in cells)
+        summary = f"{with_number} of {counted(len(cells), 'cell')} with a number"
         night = Night(
             run.id, run.suite, run.machine, run.started, run.purpose, count, summary, digest
         )
         if run.sides:
-            compared = report_of(self.store, run)
-            words = gate_outcome(compared).line if run.purpose == "gate" else headline(compared)
-            night = replace(night, summary=words, **findings_of(compared))
+            comparison = report_of(self.store, run)
+            if run.purpose == "gate":
+                summary = gate_outcome(comparison).line
+            else:
+                summary = headline(comparison)
+            night = replace(night, summary=summary, **findings_of(comparison))
         self.write(night.file, page_to_file_text(document))
         self.contents.nights[run.id] = night
 
     def _add_history(self, nights: Sequence[Run]) -> None:
-        """Write the history of a suite on a machine, whose nights these are, unless the site has
-        it.
-        """
-        machine, suite = nights[0].machine, nights[0].suite
-        where = self.contents.machine_name(machine)
+        """Write the history of these nights of a suite on a machine, unless the site has it."""
+        machine = nights[0].machine
+        suite = nights[0].suite
+        machine_name = self.contents.machine_name(machine)
         known = self.contents.histories.get(history_file(machine, suite))
-        digest = self._digest(where, [self.contents.nights[run.id].digest for run in nights])
+        digest = self._digest(machine_name, [self.contents.nights[run.id].digest for run in nights])
         if self._has(known, digest):
             return
         frame = self.store.nights(suite=suite, machine=machine, purpose=NIGHTLY)
-        history = build_history(frame, self.store.cells(), machines={machine: where})
+        history = build_history(frame, self.store.cells(), machines={machine: machine_name})
         history = explained(history, self.store.example, _EXPLAINED)
         confirmed = sum(not change.pending for _, change in history.changes) + len(history.drifts)
         shifts = shifts_of(history, known.shifts if known else ())
@@ -336,11 +351,14 @@ class _Site:
             digest,
             shifts,
         )
-        self.write(page.file, history_page(history, suite, where, self.version))
+        self.write(page.file, history_page(history, suite, machine_name, self.version))
         self.contents.histories[page.file] = page
 
 
 def _note(run: Run) -> str:
     """Return the links of a run's page to the site's others, as Markdown."""
-    history = f" · [History of {escaped(run.suite)}](../{history_file(run.machine, run.suite)})"
-    return "[All nights](../index.html)" + (history if run.purpose in NIGHTLY else "")
+    links = "[All nights](../index.html)"
+    if run.purpose in NIGHTLY:
+        file = history_file(run.machine, run.suite)
+        links += f" · [History of {escaped(run.suite)}](../{file})"
+    return links

@@ -1,44 +1,50 @@
 """`dlbench plan`: what a suite would measure."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dlbench.adapters import axes as table_of_axes
 from dlbench.adapters.protocol import Cell, Status, to_dict
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.catalogue import report
-from dlbench.reports.report import Source
 from dlbench.reports.results import naming
-from dlbench.reports.results.errors import StoreError
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.naming import counted
-from dlbench.reports.results.results import Results
-from dlbench.reports.results.statistics import ENOUGH_LAUNCHES, FEWEST_LAUNCHES, FREEDOM_FOR_TWO
-from dlbench.reports.results.storage.store import Store
 
-from ..display.progress import in_words, percent
+from ..display.numbers import in_words, percent
 from ..display.screen import print_json, say, show, table
 from ..environments import environment
-from ..planning import claims, suite
+from ..planning import claims, suite, variables
 from ..planning.axes import SuiteOverrides
 from ..planning.framework import counterparts_of_2016, release_dates
 from ..planning.plan import LaunchDurations, Plan, expand, memory_line
 from ..run import preparation
 from ..run.privacy import recorded
-from ..run.runner import left_behind_of
-from ..run.texts import Text
 from . import options
-from .options import Given, takes
+from .options import SuiteOptions, takes
+
+if TYPE_CHECKING:
+    from ..run.texts import Text
+
+# Functions import the store and the reports themselves: most plans need neither, and importing
+# SQLAlchemy and SciPy takes longer than all else that this command does.
 
 
-@takes(
-    {"name": options.SUITE_OR_CLAIMS},
-    *(options.AXES, options.LAUNCHES, options.BUILDS),
-    {"seed": options.SEED, "store_file": options.STORE, "as_json": options.JSON},
-)
-def plan_command(given: Given) -> None:
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(SuiteOptions):
+    """The options of `dlbench plan`."""
+
+    name: Annotated[str, options.SUITE_OR_CLAIMS]
+    seed: Annotated[int | None, options.SEED] = None
+    store_file: Annotated[str, options.STORE] = options.DEFAULT_STORE
+    as_json: Annotated[bool, options.JSON] = False
+
+
+@takes(PlanOptions)
+def plan_command(given: PlanOptions) -> None:
     """Show what a run of this suite would measure and about how long it takes, without measuring.
 
     The duration is estimated from this machine's launches in the store.
@@ -49,69 +55,87 @@ def plan_command(given: Given) -> None:
     - `dlbench plan table4 --devices cuda:all --precisions float32,tf32`
     - `dlbench plan claims`
     """
-    machine, chosen = probe(), options.choices(given)
+    machine = probe()
+    chosen = options.choices(given)
     plan = planned(given.name, chosen, machine, given.seed, given.store_file)
     preparation.check_interpreters(chosen.builds)
-    if left := left_behind_of(plan):
+    frameworks = [build.framework for build in plan.builds]
+    left = variables.left_behind(plan.variables, frameworks, plan.of_thread_counts())
+    if left:
         say(left)
-    for build in plan.builds:
-        if build.framework.unavailable:
-            say(
-                f"{environment.locate(build.framework).reason} A run leaves its cells without a "
-                "number."
-            )
+    for framework in frameworks:
+        if framework.unavailable:
+            reason = environment.locate(framework).reason
+            say(f"{reason} A run leaves its cells without a number.")
     if given.as_json:
-        print_json(
-            {
-                "suite": plan.suite,
-                "seed": plan.seed,
-                "launches_per_cell": plan.launches,
-                "launches_most": plan.most,
-                "interval": plan.interval,
-                "cell_seconds": plan.cell_seconds,
-                "protocol": to_dict(plan.protocol),
-                "variables": recorded(plan.variables),
-                "cells": [to_dict(cell) for cell in plan.cells],
-                "left_out": [to_dict(cell) for cell in plan.left_out],
-                "order": [
-                    {"cell": plan.cells.index(launch.cell), "block": launch.block}
-                    for launch in plan.order()
-                ],
-            }
-        )
+        _print_as_json(plan)
         return
-    table(
-        f"{plan.suite}: {size_of(plan)}",
-        ["network", "mini-batch", "framework", "mode", "device", "threads"],
-        [
-            [*line, ", ".join(table_of_axes.word("threads", cell.threads) for cell in cells)]
-            for line, cells in grouped(plan.cells, _line_of).items()
-        ],
-    )
-    left_out = ""
-    if plan.left_out:
-        counts = ", ".join(map(str, sorted({cell.all_threads for cell in plan.left_out})))
-        left = counted(len(plan.left_out), "cell")
-        left_out = (
-            f"left out: {left} that would bind {counts} threads to as many CPUs; this machine has "
-            "fewer"
-        )
-    expected = _how_long(plan, _known_seconds(given.store_file, machine))
-    for line in (
-        left_out,
+    _show_cells(plan)
+    lines = [
+        _left_out_line(plan),
         memory_line(plan, machine),
         kind_of_protocol(plan),
         *training_lines(plan),
-        expected,
-    ):
+        _duration_line(plan, _known_seconds(given.store_file, machine)),
+    ]
+    for line in lines:
         if line:
             show(line)
 
 
+def _print_as_json(plan: Plan) -> None:
+    order = [
+        {"cell": plan.cells.index(launch.cell), "block": launch.block} for launch in plan.order()
+    ]
+    print_json(
+        {
+            "suite": plan.suite,
+            "seed": plan.seed,
+            "launches_per_cell": plan.launches,
+            "launches_most": plan.most,
+            "interval": plan.interval,
+            "cell_seconds": plan.cell_seconds,
+            "protocol": to_dict(plan.protocol),
+            "variables": recorded(plan.variables),
+            "cells": [to_dict(cell) for cell in plan.cells],
+            "left_out": [to_dict(cell) for cell in plan.left_out],
+            "order": order,
+        }
+    )
+
+
+def _show_cells(plan: Plan) -> None:
+    """Print a table with a row for all cells that differ only in threads."""
+    rows = []
+    for columns, cells in grouped(plan.cells, _columns_but_threads).items():
+        counts = [table_of_axes.word("threads", cell.threads) for cell in cells]
+        rows.append([*columns, ", ".join(counts)])
+    table(
+        f"{plan.suite}: {size_of(plan)}",
+        ["network", "mini-batch", "framework", "mode", "device", "threads"],
+        rows,
+    )
+
+
+def _left_out_line(plan: Plan) -> str:
+    """Return a sentence on cells that bind more threads than there are CPUs; empty without any."""
+    if not plan.left_out:
+        return ""
+    counts = sorted({cell.all_threads for cell in plan.left_out})
+    cells = counted(len(plan.left_out), "cell")
+    return (
+        f"left out: {cells} that would bind {', '.join(map(str, counts))} threads to as many CPUs; "
+        "this machine has fewer"
+    )
+
+
 def _known_seconds(store_file: str, machine: Machine) -> dict[Cell, float]:
     """Return the duration of this machine's launches by cell, from the store if it can be read."""
-    if not _is_there(store_file):
+    if not _may_exist(store_file):
         return {}
+    from dlbench.reports.results.errors import StoreError
+    from dlbench.reports.results.storage.store import Store
+
     try:
         with Store.open(store_file, create=False) as store:
             return store.launch_seconds(machine.fingerprint)
@@ -120,18 +144,18 @@ def _known_seconds(store_file: str, machine: Machine) -> dict[Cell, float]:
         return {}
 
 
-def _is_there(store_file: str) -> bool:
+def _may_exist(store_file: str) -> bool:
+    """Tell whether a store is a file that exists, or the URL of a server."""
     return "://" in store_file or Path(store_file).exists()
 
 
-def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
-    """Return in a sentence how long a run takes, by launches of the same cells, else of the same
-    networks.
+def _duration_line(plan: Plan, known: Mapping[Cell, float]) -> str:
+    """Return in a sentence how long a run takes.
+
+    It is estimated from ``known`` launches of the same cells, else of the same networks.
     """
-    at_most = (
-        f"at most {in_words(len(plan.cells) * plan.most * plan.cell_seconds)} "
-        f"({in_words(plan.cell_seconds)} each)"
-    )
+    longest = in_words(len(plan.cells) * plan.most * plan.cell_seconds)
+    at_most = f"at most {longest} ({in_words(plan.cell_seconds)} each)"
     durations = LaunchDurations(plan, known)
     expected = [durations.by_launches(cell) or 0.0 for cell in plan.cells]
     if not all(expected):
@@ -140,66 +164,82 @@ def _how_long(plan: Plan, known: Mapping[Cell, float]) -> str:
     same = sum(cell in known for cell in plan.cells)
     if same == len(expected):
         basis = "of these cells"
+    elif same:
+        basis = f"of {same} of these cells and of others"
     else:
-        basis = (
-            f"of {same} of these cells and of others"
-            if same
-            else "of other cells of the same networks"
-        )
-    longest = f" to {in_words(sum(expected) * plan.most)}" if plan.most > plan.launches else ""
-    return (
-        f"About {in_words(sum(expected) * plan.launches)}{longest}, by earlier launches {basis}; "
-        f"{at_most}."
-    )
+        basis = "of other cells of the same networks"
+    expected_time = in_words(sum(expected) * plan.launches)
+    if plan.most > plan.launches:
+        expected_time += f" to {in_words(sum(expected) * plan.most)}"
+    return f"About {expected_time}, by earlier launches {basis}; {at_most}."
 
 
 def planned(
     name: str, chosen: SuiteOverrides, machine: Machine, seed: int | None, store_file: str
 ) -> Plan:
-    """Return the plan of a suite, or of the cells for claims that a store lacks; raises UsageError
-    and StoreError.
+    """Return the plan of a suite, or of the cells for claims that a store lacks.
+
+    Raises UsageError and StoreError.
     """
     if name != claims.NAME:
         return plan_of(name, chosen, machine, seed)
+    from dlbench.reports.catalogue import report
+    from dlbench.reports.report import Source
+    from dlbench.reports.results.results import Results
+
     results = Results()
-    if _is_there(store_file):
+    if _may_exist(store_file):
         results = Results.read([store_file], machine=machine.fingerprint)
     source = Source(lambda: results, releases=release_dates, counterparts=counterparts_of_2016)
-    measured = {each.cell for each in results.records if each.outcome.status is not Status.SKIPPED}
+    measured = {
+        record.cell for record in results.records if record.outcome.status is not Status.SKIPPED
+    }
     tried = report("claims").analyse(source).tried
-    lacking = [each.claim for each in tried if each.here.missing or not each.here.of]
-    place, new = preparation.capacity(machine), preparation.new_seed() if seed is None else seed
-    known = _known_seconds(store_file, machine)
-    found = claims.plan_of_claims(lacking, chosen, place, new, measured, known, say)
-    if found is None:
+    lacking = [trial.claim for trial in tried if trial.here.missing or not trial.here.of]
+    if seed is None:
+        seed = preparation.new_seed()
+    plan = claims.plan_of_claims(
+        lacking,
+        chosen,
+        preparation.capacity(machine),
+        seed,
+        measured,
+        _known_seconds(store_file, machine),
+        say,
+    )
+    if plan is None:
         say(
             "Nothing is left to measure here for any claim: `dlbench report claims` has the "
             "verdicts."
         )
         raise typer.Exit
-    return found
+    return plan
 
 
 def plan_of(name: str, chosen: SuiteOverrides, machine: Machine, seed: int | None) -> Plan:
-    """Return the plan of a suite on this machine; raises UsageError."""
-    new = preparation.new_seed() if seed is None else seed
-    found, place = suite.load(name), preparation.capacity(machine)
+    """Return the plan of a suite on this machine. Raises UsageError."""
+    if seed is None:
+        seed = preparation.new_seed()
+    loaded = suite.load(name)
+    place = preparation.capacity(machine)
     if chosen.own is None:
-        return expand(found, chosen, place, new)
-    return chosen.own.tolerated(expand(chosen.own.instead_of(found), chosen, place, new))
+        return expand(loaded, chosen, place, seed)
+    return chosen.own.tolerated(expand(chosen.own.instead_of(loaded), chosen, place, seed))
 
 
 def size_of(plan: Plan) -> str:
     """Return how many cells and launches a plan has."""
-    fixed = counted(plan.launches, "launch", "launches")
-    launches = f"{plan.launches}-{plan.most} launches" if plan.most > plan.launches else fixed
+    if plan.most > plan.launches:
+        launches = f"{plan.launches}-{plan.most} launches"
+    else:
+        launches = counted(plan.launches, "launch", "launches")
     return f"{counted(len(plan.cells), 'cell')}, {launches} of each"
 
 
 def kind_of_protocol(plan: Plan) -> str:
-    """Return in a sentence whether the number of launches is fixed, and what intervals then
-    mean.
-    """
+    """Return in a sentence how many launches cells get, and what their intervals then cover."""
+    from dlbench.reports.results.statistics import ENOUGH_LAUNCHES, FEWEST_LAUNCHES, FREEDOM_FOR_TWO
+
     if plan.interval:
         return (
             "a cell gets launches until its 95 % interval is no wider than "
@@ -223,40 +263,41 @@ def kind_of_protocol(plan: Plan) -> str:
     )
 
 
-def training_lines(plan: Plan, text: Text | None = None) -> list[str]:
+def training_lines(plan: Plan, text: "Text | None" = None) -> list[str]:
     """Return sentences on the training after the timed steps, and on its text."""
-    steps, more = plan.protocol.curve_steps, plan.protocol.loss_steps
-    further = [
-        f"After the timed steps, each launch runs {more} more steps and keeps their losses."
-    ] * (more > 0)
+    steps = plan.protocol.curve_steps
+    more = plan.protocol.loss_steps
+    lines = []
+    if more > 0:
+        lines.append(
+            f"After the timed steps, each launch runs {more} more steps and keeps their losses."
+        )
     if not steps:
-        return further
+        return lines
     first, *others = [f"{row.build.name} {row.mode}" for row in plan.rows]
-    check = f"; {' and '.join(others)} {plan.curve_check_steps} as a cross-check" if others else ""
-    lines = [
-        *further,
-        f"After the timed steps, each launch of {first} trains {steps} steps on a text{check}.",
-    ]
+    check = ""
+    if others:
+        check = f"; {' and '.join(others)} {plan.curve_check_steps} as a cross-check"
+    lines.append(
+        f"After the timed steps, each launch of {first} trains {steps} steps on a text{check}."
+    )
     if text is not None:
-        known = "" if text.floor is None else f"; its entropy is {text.floor:.3f}"
-        lines.append(f"The text: {text.name}, {len(text.symbols):,} symbols, {text.digest}{known}.")
-        lines += [f"The text: {text.note}."] if text.note else []
+        entropy = "" if text.floor is None else f"; its entropy is {text.floor:.3f}"
+        lines.append(
+            f"The text: {text.name}, {len(text.symbols):,} symbols, {text.digest}{entropy}."
+        )
+        if text.note:
+            lines.append(f"The text: {text.note}.")
     return lines
 
 
-def _line_of(cell: Cell) -> tuple[str, ...]:
-    """Return a cell's columns except its threads; unusual axis values are added to network, mode
-    and device.
+def _columns_but_threads(cell: Cell) -> tuple[str, ...]:
+    """Return a cell's columns except its threads.
+
+    Unusual values of other axes are added to network, mode and device.
     """
-    extra = {
-        role: " ".join(
-            each.short.format(getattr(cell, each.name))
-            for each in table_of_axes.unusual(cell, role)
-        )
-        for role in (table_of_axes.GROUP, table_of_axes.ROW)
-    }
-    network = f"{cell.network} {extra[table_of_axes.GROUP]}".strip()
-    mode = f"{cell.mode} {extra[table_of_axes.ROW]}".strip()
+    network = f"{cell.network} {_unusual_values(cell, table_of_axes.GROUP)}".strip()
+    mode = f"{cell.mode} {_unusual_values(cell, table_of_axes.ROW)}".strip()
     return (
         network,
         table_of_axes.word("batch_size", cell.batch_size),
@@ -264,3 +305,9 @@ def _line_of(cell: Cell) -> tuple[str, ...]:
         mode,
         naming.short_extra(cell.device, cell),
     )
+
+
+def _unusual_values(cell: Cell, role: str) -> str:
+    """Return a cell's unusual values of the axes of a role, each in its short form."""
+    axes = table_of_axes.unusual(cell, role)
+    return " ".join(axis.short.format(getattr(cell, axis.name)) for axis in axes)

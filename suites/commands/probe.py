@@ -1,11 +1,9 @@
-"""`dlbench probe` and `dlbench doctor`: this machine's parts and ceilings, and what harms
-measurements on it.
-"""
+"""`dlbench probe` and `dlbench doctor`: this machine's parts, ceilings and disturbances."""
 
 import os
 import textwrap
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 from rich.text import Text
 
@@ -22,7 +20,7 @@ from ..run import preparation
 from ..run.launcher import guest_environment
 from ..run.quiet import measuring
 from . import options
-from .options import Given, flag, option, takes
+from .options import flag, option, takes
 
 READINGS = 5
 
@@ -37,12 +35,20 @@ _COLOURS = {
     Severity.MAY_HARM: "bold yellow",
     Severity.FINE: "bold green",
 }
-_WIDTH, _NARROWEST = 80, 20
+_WIDTH = 80
+_NARROWEST = 20
 
 
-@takes({"as_json": options.JSON})
-def doctor_command(given: Given) -> None:
-    """Find what harms measurements on this machine, and say how to fix it; change nothing.
+@dataclass(frozen=True, kw_only=True)
+class DoctorOptions:
+    """The options of `dlbench doctor`."""
+
+    as_json: Annotated[bool, options.JSON] = False
+
+
+@takes(DoctorOptions)
+def doctor_command(given: DoctorOptions) -> None:
+    """Find what harms measurements on this machine, and say how to fix it. Changes nothing.
 
     For some seconds, observes other programs and how well identical work repeats; then checks the
     settings of CPU and memory. The exit code is 0 whatever it finds, and 3 if no temporary file can
@@ -60,57 +66,68 @@ def doctor_command(given: Given) -> None:
             say(f"observing this machine for some seconds ({READINGS} readings)")
             facts = replace(facts, sample=take_sample(READINGS), fault_seconds=fault_seconds())
     except (UsageError, ProbeError) as error:
-        words = str(error).partition(",")[0] if isinstance(error, UsageError) else str(error)
-        facts = replace(facts, no_sample=words)
+        reason = str(error)
+        if isinstance(error, UsageError):
+            reason = reason.partition(",")[0]
+        facts = replace(facts, no_sample=reason)
     findings = diagnose(facts)
-    if given.as_json:
-        print_json(
-            {
-                "counts": {
-                    str(each): [finding.severity for finding in findings].count(each)
-                    for each in Severity
-                },
-                "findings": [finding.to_dict() for finding in findings],
-                "readings": [reading.to_dict() for reading in facts.sample.readings]
-                if facts.sample
-                else [],
-            }
-        )
-    else:
+    if not given.as_json:
         show_findings(findings)
+        return
+    severities = [finding.severity for finding in findings]
+    readings = facts.sample.readings if facts.sample else ()
+    print_json(
+        {
+            "counts": {str(severity): severities.count(severity) for severity in Severity},
+            "findings": [finding.to_dict() for finding in findings],
+            "readings": [reading.to_dict() for reading in readings],
+        }
+    )
 
 
 def show_findings(findings: tuple[Finding, ...]) -> None:
-    """Print a summary sentence, and the findings grouped by severity, each harmful one with a
-    remedy.
-    """
+    """Print a summary, and the findings by severity, each harmful one with a remedy."""
     width = max(_NARROWEST, min(_WIDTH, out.width))
-    grouped = {
-        severity: [each for each in findings if each.severity is severity] for severity in Severity
+    findings_by_severity = {
+        severity: [finding for finding in findings if finding.severity is severity]
+        for severity in Severity
     }
-    harms, may = len(grouped[Severity.HARMS]), len(grouped[Severity.MAY_HARM])
-    parts = [f"{counted(harms, 'thing harms', 'things harm')} measurement"] if harms else []
-    if may:
-        parts.append(f"{may} may" if harms else f"{counted(may, 'thing')} may harm measurement")
-    found = f"On this machine {' and '.join(parts)}. Nothing was changed."
-    _print(found if parts else "Nothing found on this machine that harms measurement.", width)
-    for severity, chosen in grouped.items():
-        for number, finding in enumerate(chosen):
+    harms = len(findings_by_severity[Severity.HARMS])
+    may_harm = len(findings_by_severity[Severity.MAY_HARM])
+    _print(_summary(harms, may_harm), width)
+    for severity, findings_of_severity in findings_by_severity.items():
+        for number, finding in enumerate(findings_of_severity):
             if number == 0 or finding.advice:
                 out.print()
             if number == 0:
                 out.print(Text(_HEADINGS[severity], style=_COLOURS.get(severity, "bold")))
-            _print(f"{finding.title}: {finding.seen}", width, 2, hanging=2, bold=len(finding.title))
-            if finding.advice:
-                _print(finding.why, width, 4)
-                _print(
-                    f"-> {finding.advice}{' Needs root.' if finding.needs_root else ''}",
-                    width,
-                    4,
-                    hanging=3,
-                )
-                for line in folded(visible(finding.command), width - 9) if finding.command else ():
-                    out.print(Text(" " * 9 + line, style="cyan"), soft_wrap=True)
+            _print_finding(finding, width)
+
+
+def _summary(harms: int, may_harm: int) -> str:
+    """Return in a sentence how many findings harm measurement, and how many may."""
+    if not harms and not may_harm:
+        return "Nothing found on this machine that harms measurement."
+    parts = []
+    if harms:
+        parts.append(f"{counted(harms, 'thing harms', 'things harm')} measurement")
+    if may_harm and harms:
+        parts.append(f"{may_harm} may")
+    elif may_harm:
+        parts.append(f"{counted(may_harm, 'thing')} may harm measurement")
+    return f"On this machine {' and '.join(parts)}. Nothing was changed."
+
+
+def _print_finding(finding: Finding, width: int) -> None:
+    _print(f"{finding.title}: {finding.seen}", width, 2, hanging=2, bold=len(finding.title))
+    if not finding.advice:
+        return
+    _print(finding.why, width, 4)
+    root = " Needs root." if finding.needs_root else ""
+    _print(f"-> {finding.advice}{root}", width, 4, hanging=3)
+    if finding.command:
+        for line in folded(visible(finding.command), width - 9):
+            out.print(Text(" " * 9 + line, style="cyan"), soft_wrap=True)
 
 
 def _print(text: str, width: int, indent: int = 0, hanging: int = 0, bold: int = 0) -> None:
@@ -128,28 +145,32 @@ def _print(text: str, width: int, indent: int = 0, hanging: int = 0, bold: int =
 
 
 def folded(command: str, width: int) -> list[str]:
-    r"""Return a command in lines that a shell still takes as one: each but the last ends in a
-    backslash.
-    """
+    r"""Return a command in several lines: each but the last ends in a backslash."""
     lines = textwrap.wrap(
         command, width - 2, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
     return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
 
-@takes(
-    {
-        "as_json": options.JSON,
-        "ceilings": flag("--ceilings", "Also measure GEMM rate and memory bandwidth."),
-        "threads": option(
-            "--threads", "Thread counts to measure ceilings at (default 1,cores,cpus)."
-        ),
-    }
-)
-def probe_command(given: Given) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ProbeOptions:
+    """The options of `dlbench probe`."""
+
+    as_json: Annotated[bool, options.JSON] = False
+    ceilings: Annotated[
+        bool, flag("--ceilings", "Also measure GEMM rate and memory bandwidth.")
+    ] = False
+    threads: Annotated[
+        str | None,
+        option("--threads", "Thread counts to measure ceilings at (default 1,cores,cpus)."),
+    ] = None
+
+
+@takes(ProbeOptions)
+def probe_command(given: ProbeOptions) -> None:
     """Describe this machine and, with --ceilings, measure its ceilings.
 
-    A ceiling measured while other programs used the CPUs is marked with "?"; `run` does not keep
+    A ceiling measured while other programs used the CPUs is marked with "?". `dlbench run` discards
     it.
 
     Examples:
@@ -172,7 +193,7 @@ def probe_command(given: Given) -> None:
         if measured is not None:
             content["ceilings"] = measured.to_dict()
             content["doubts"] = {
-                each.threads: each.doubt for each in measured.measured if each.doubt
+                ceiling.threads: ceiling.doubt for ceiling in measured.measured if ceiling.doubt
             }
         print_json(content)
         return
@@ -184,13 +205,14 @@ def probe_command(given: Given) -> None:
             ["threads", "GEMM GFLOP/s", "memory GB/s"],
             [
                 [
-                    str(each.threads) + ("?" if each.doubt else ""),
-                    f"{each.gemm_flops_per_second / 1e9:.1f}",
-                    f"{each.bandwidth_bytes_per_second / 1e9:.1f}",
+                    f"{ceiling.threads}?" if ceiling.doubt else str(ceiling.threads),
+                    f"{ceiling.gemm_flops_per_second / 1e9:.1f}",
+                    f"{ceiling.bandwidth_bytes_per_second / 1e9:.1f}",
                 ]
-                for each in measured.measured
+                for ceiling in measured.measured
             ],
         )
-        for each in measured.measured:
-            if each.doubt:
-                show(f"? {counted(each.threads, 'thread')}: too low to be a ceiling, {each.doubt}")
+        for ceiling in measured.measured:
+            if ceiling.doubt:
+                threads = counted(ceiling.threads, "thread")
+                show(f"? {threads}: too low to be a ceiling, {ceiling.doubt}")

@@ -2,13 +2,13 @@
 
 Measures identical code, then the same code with a known slowdown: matrix products of the framework
 itself, added to each step. Both are judged as in a gate. The deviation and the duration of the
-pairs determine which slowdowns a gate finds here, how often and how soon (`verdict.outlook`). The
-launches are not stored: they would look like real regressions.
+pairs determine which slowdowns a gate finds on this machine, how often and how soon
+(`verdict.outlook`). The launches are not stored: they would look like real regressions.
 """
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from dlbench.reports.results.hosts import host_of
 from dlbench.reports.results.naming import counted, name_of
 from dlbench.reports.results.record import BASELINE, GATE, Record
 from dlbench.reports.results.storage.store import Store
-from dlbench.reports.results.verdict import DEFAULT, Rule, Verdict, deviation_of, outlook
+from dlbench.reports.results.verdict import Rule, Verdict, deviation_of, outlook
 
 from ..display.screen import say, show
 from ..errors import GATE_FAILED, GATE_UNDECIDED, UsageError
@@ -31,33 +31,33 @@ from ..run.groups import of_pairs
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairSchedule, for_gate
 from . import options
-from .compare import planned, rule_given
-from .options import Given
+from .compare import TwoSidesOptions, planned, rule_of_two_sides
 
 KNOWN = 0.05
 """The added slowdown."""
 SHOWN = (0.02, 0.05, 0.10)
 """Slowdowns whose probability and time of detection are shown."""
 LARGEST_ORDER = 1024
-"""Of an added product: its matrices have 12 MB together, and it is about as fast as the one that
-was timed."""
+"""The largest order of an added product's matrices.
+
+They have 12 MB together, and the product is about as fast as the one that was timed.
+"""
 
 
 class Measured(NamedTuple):
     """A cell that was measured on both sides."""
 
-    found: CellComparison
+    comparison: CellComparison
     pair_seconds: float
     products: str
-    """Products that lengthen its steps by `KNOWN`; empty if the framework offers no matrix
-    product."""
+    """Products that lengthen its steps by `KNOWN`, empty if the framework offers no product."""
 
 
-def qualify(given: Given) -> int:
-    """Measure identical code and a known slowdown in each cell, print what a gate finds, and return
-    the exit code.
+def qualify(given: TwoSidesOptions, suite: str, baseline: Sequence[str]) -> int:
+    """Measure identical code and a known slowdown in each cell, print what a gate finds of them.
 
-    Raises UsageError.
+    ``baseline`` are the words of the baseline's interpreters. Returns the exit code. Raises
+    UsageError.
     """
     if given.resume or given.write or given.as_json or given.form not in (None, "terminal"):
         raise UsageError(
@@ -66,110 +66,128 @@ def qualify(given: Given) -> int:
         )
     if given.judge:
         raise UsageError("--qualify measures slowdowns of a step's time. Leave --judge out.")
-    seconds, rule, machine = options.seconds_of(given.budget), rule_given(given, DEFAULT), probe()
-    plan, (_, side) = planned(
-        Given(**{**vars(given), "same": True}), given.name, machine, given.baseline or ()
-    )
+    seconds = options.seconds_of(given.budget)
+    rule = rule_of_two_sides(given)
+    machine = probe()
+    plan, (_, candidate) = planned(replace(given, same=True), suite, machine, baseline)
     check_count(plan, given.yes)
-    grouping = of_pairs(plan, machine, given.order, (side,))
-    same = replace(side, name=BASELINE)
-    sources = sides.prepare(plan, (same, side), say, not given.no_build)
-    gate, began = for_gate(host_of(machine), rule), time.monotonic()
+    grouping = of_pairs(plan, machine, given.order, (candidate,))
+    same = replace(candidate, name=BASELINE)
+    sources = sides.prepare(plan, (same, candidate), say, not given.no_build)
+    gate = for_gate(host_of(machine), rule)
+    began = time.monotonic()
     with Store.open("sqlite://") as store:
 
         def measure(cells: Sequence[Cell], products: str = "") -> dict[Cell, Measured]:
-            """Return the cells that the budget allows, the candidate with these products added to
-            each step.
+            """Return the cells that the budget allows.
+
+            The candidate has these products added to each step.
             """
             left = None if seconds is None else seconds - (time.monotonic() - began)
             if left is not None and left <= 0:
                 return {}
-            extra = {EXTRA_PRODUCTS: products} if products else {}
+            variables = dict(candidate.variables)
+            if products:
+                variables[EXTRA_PRODUCTS] = products
+            added = f"{products} added" if products else "identical code"
+            line = f"{counted(len(cells), 'cell')}, {added}"
             profile = RunProfile(
                 GATE,
                 lambda plan, records, host: PairSchedule(plan, records, gate, grouping, host),
-                (same, replace(side, variables={**side.variables, **extra})),
+                (same, replace(candidate, variables=variables)),
                 rule,
                 ceilings=False,
-                lines=lambda: (
-                    (
-                        f"{counted(len(cells), 'cell')}, "
-                        f"{f'{products} added' if extra else 'identical code'}"
-                    ),
-                ),
+                lines=lambda: (line,),
                 sources=sources,
                 resume_command="",
             )
-            run, _ = run_plan(
-                narrow_to(plan, tuple(cells)), machine, store, profile, budget_seconds=left
-            )
-            found, records = sides.report_of(store, run, rule), store.records(run=run.id)
-            return {each.cell: _measured(each, records) for each in found.cells}
+            narrowed = narrow_to(plan, tuple(cells))
+            run, _ = run_plan(narrowed, machine, store, profile, budget_seconds=left)
+            comparison = sides.report_of(store, run, rule)
+            records = store.records(run=run.id)
+            return {cell.cell: _measured(cell, records) for cell in comparison.cells}
 
         identical = measure(plan.cells)
         slowed: dict[Cell, Measured] = {}
-        for cell, each in identical.items():
-            slowed |= measure([cell], each.products) if each.products else {}
+        for cell, measured in identical.items():
+            if measured.products:
+                slowed |= measure([cell], measured.products)
     for cell in plan.cells:
         show(line_of(cell, identical.get(cell), slowed.get(cell), rule))
-    alarms, hits = (
-        sum(each.found.verdict is Verdict.REGRESSION for each in found.values())
-        for found in (identical, slowed)
-    )
+    alarms = _count_regressions(identical)
+    hits = _count_regressions(slowed)
     show(
         f"{counted(len(plan.cells), 'cell')}: identical code was called slower in {alarms} "
         f"(long-run limit {rule.false_alarms:.2%} per cell), {KNOWN:.0%} added work was found in "
         f"{hits}."
     )
-    return GATE_FAILED if alarms else 0 if hits == len(plan.cells) else GATE_UNDECIDED
+    if alarms:
+        return GATE_FAILED
+    return 0 if hits == len(plan.cells) else GATE_UNDECIDED
 
 
-def _measured(found: CellComparison, records: Sequence[Record]) -> Measured:
-    records = [record for record in records if record.cell == found.cell]
-    rates = [rate for record in records if (rate := record.outcome.gemm_flops_per_second)]
-    steps = found.baseline.launch_medians
-    products = products_for(KNOWN * median(steps), median(rates)) if steps and rates else ""
-    return Measured(found, 2 * fmean(record.wall_seconds for record in records), products)
+def _count_regressions(measured_by_cell: Mapping[Cell, Measured]) -> int:
+    return sum(
+        measured.comparison.verdict is Verdict.REGRESSION for measured in measured_by_cell.values()
+    )
+
+
+def _measured(comparison: CellComparison, records: Sequence[Record]) -> Measured:
+    """Return a cell with the duration of its pairs, and the products that add a known slowdown."""
+    records = [record for record in records if record.cell == comparison.cell]
+    rates = [
+        record.outcome.gemm_flops_per_second
+        for record in records
+        if record.outcome.gemm_flops_per_second
+    ]
+    steps = comparison.baseline.launch_medians
+    products = ""
+    if steps and rates:
+        products = products_for(KNOWN * median(steps), median(rates))
+    pair_seconds = 2 * fmean(record.wall_seconds for record in records)
+    return Measured(comparison, pair_seconds, products)
 
 
 def products_for(seconds: float, rate: float) -> str:
-    """Return matrix products that take this long at a rate in FLOP/s, as COUNTxORDER
-    (`EXTRA_PRODUCTS`).
+    """Return matrix products that take this long at a rate in FLOP/s.
+
+    They are written as COUNTxORDER (`EXTRA_PRODUCTS`).
     """
     multiplications = seconds * rate / 2
     count = math.ceil(multiplications / LARGEST_ORDER**3)
-    return f"{count}x{max(1, round((multiplications / count) ** (1 / 3)))}"
+    order = max(1, round((multiplications / count) ** (1 / 3)))
+    return f"{count}x{order}"
 
 
 def line_of(cell: Cell, same: Measured | None, slowed: Measured | None, rule: Rule) -> str:
-    """Return which slowdowns a gate finds in a cell, how often and how soon, and whether it found
-    the known one.
-    """
-    sets = [each for each in (same, slowed) if each is not None and len(each.found.pairs[0]) > 1]
-    if same is None or not sets:
-        why = "the budget was spent" if same is None else same.found.judgement.sentence
-        return f"{name_of(cell)}: detectable slowdowns are not known: {why}."
-    deviation = fmean(deviation_of(*each.found.pairs) ** 2 for each in sets) ** 0.5
-    pair_seconds = fmean(each.pair_seconds for each in sets)
-
-    def expected(slowdown: float) -> str:
-        found, pairs = outlook(deviation, slowdown, rule)
-        after = f" in {pairs * pair_seconds / 60:.1f} min"
-        return (
-            f"{slowdown:.0%}{after} with probability {found:.0%}"
-            if slowdown
-            else f"identical code passes{after}"
-        )
-
-    if slowed is None:
-        why = "the budget was spent" if same.products else "this framework offers no matrix product"
-        put_in = f"could not be tried: {why}"
-    elif slowed.found.verdict is Verdict.REGRESSION:
-        put_in = f"found, {ratio_of_cell(slowed.found)}"
+    """Return which slowdowns a gate finds in a cell, and whether it found the known one."""
+    if same is None:
+        return f"{name_of(cell)}: detectable slowdowns are not known: the budget was spent."
+    measured = [same] if slowed is None else [same, slowed]
+    measured = [one for one in measured if len(one.comparison.pairs[0]) > 1]
+    if not measured:
+        reason = same.comparison.judgement.sentence
+        return f"{name_of(cell)}: detectable slowdowns are not known: {reason}."
+    variances = [deviation_of(*one.comparison.pairs) ** 2 for one in measured]
+    deviation = fmean(variances) ** 0.5
+    pair_seconds = fmean(one.pair_seconds for one in measured)
+    detected = []
+    for slowdown in SHOWN:
+        probability, pairs = outlook(deviation, slowdown, rule)
+        minutes = pairs * pair_seconds / 60
+        detected.append(f"{slowdown:.0%} in {minutes:.1f} min with probability {probability:.0%}")
+    _, pairs = outlook(deviation, 0.0, rule)
+    minutes = pairs * pair_seconds / 60
+    if slowed is None and same.products:
+        result = "could not be tried: the budget was spent"
+    elif slowed is None:
+        result = "could not be tried: this framework offers no matrix product"
+    elif slowed.comparison.verdict is Verdict.REGRESSION:
+        result = f"found, {ratio_of_cell(slowed.comparison)}"
     else:
-        put_in = f"not found: {slowed.found.judgement.sentence}"
+        result = f"not found: {slowed.comparison.judgement.sentence}"
     return (
-        f"{name_of(cell)}: finds slowdowns of {', '.join(map(expected, SHOWN))}; {expected(0.0)}. "
-        f"Pairs deviate by {deviation:.1%} and take {pair_seconds:.1f} s; {KNOWN:.0%} added work: "
-        f"{put_in}."
+        f"{name_of(cell)}: finds slowdowns of {', '.join(detected)}; identical code passes in "
+        f"{minutes:.1f} min. Pairs deviate by {deviation:.1%} and take {pair_seconds:.1f} s; "
+        f"{KNOWN:.0%} added work: {result}."
     )

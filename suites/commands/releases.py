@@ -2,9 +2,10 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from packaging.version import Version
@@ -24,7 +25,7 @@ from dlbench.reports.results.results import Results
 from dlbench.reports.results.storage import delivery
 from dlbench.reports.results.storage.store import Store
 
-from ..display.progress import clock
+from ..display.numbers import clock
 from ..display.screen import resume_command, say
 from ..environments import releases
 from ..environments.environment import Source as EnvironmentSource
@@ -32,6 +33,7 @@ from ..environments.environment import external_source
 from ..environments.releases import EVERY, Release
 from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
 from ..planning import own, values
+from ..planning.axes import SuiteOverrides
 from ..planning.framework import Framework, find, modes_meant
 from ..planning.plan import Plan, check_count, heap_line, memory_line
 from ..planning.suite import words_of_cell
@@ -40,57 +42,86 @@ from ..run.runner import RunProfile, run_plan
 from ..run.schedules import of_plan
 from ..run.sides import Side
 from . import options
-from .options import Given, option, takes
+from .options import (
+    AxisOptions,
+    BuildOptions,
+    LaunchOptions,
+    SessionOptions,
+    argument,
+    option,
+    takes,
+)
 from .plan import kind_of_protocol, plan_of, size_of
 from .report import matrix_so_far
 from .run import resumed
 
 _SUITE = "tuning"
 _LAUNCHES = "4"
-"""Of each release in the usual suite. Launches of ten releases that took turns deviated by 1.4 to
-1.8 %, so four of each show a change by 4 %."""
-_WHICH: options.Options = {
-    "first": option(
-        "--from",
-        "The oldest release (default: the first that a Python here can run).",
-        metavar="VERSION",
-    ),
-    "last": option("--to", "The newest release (default: the latest).", metavar="VERSION"),
-    "every": option(
-        "--every",
-        "`minor`: the last release of each minor version, and that of --from; `all`.",
+"""The launches of each release in the default suite.
+
+Launches of ten releases that took turns deviated by 1.4 to 1.8 %, so four of each show a change by
+4 %.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _WhichOptions:
+    """The releases to measure, and how to show them."""
+
+    framework: Annotated[
+        str, argument("FRAMEWORK", "A framework, or a mode of it: `jax`, `torch:compile`.")
+    ]
+    first: Annotated[
+        str | None,
+        option(
+            "--from",
+            "The oldest release (default: the first that a Python here can run).",
+            metavar="VERSION",
+        ),
+    ] = None
+    last: Annotated[
+        str | None, option("--to", "The newest release (default: the latest).", metavar="VERSION")
+    ] = None
+    every: Annotated[
         str,
-        "minor",
-        metavar="WHICH",
-    ),
-    "pre": options.PRE,
-    "suite": options.suite_of_network(_SUITE),
-    "no_quiet_gate": options.NO_QUIET_GATE,
-    "no_profile": options.NO_PROFILE,
-    "order": options.ORDER,
-    "plot": option("--plot", "Also draw a picture (.png or .svg).", Path | None, metavar="FILE"),
-    "form": option("--format", f"{', '.join(FORMATS)}."),
-    "as_json": options.JSON,
-}
-_PYTHON = (
-    "Interpreters to compare instead of releases, in order: "
-    "`old=/path/to/python,new=/path/to/python`."
-)
+        option(
+            "--every",
+            "`minor`: the last release of each minor version, and that of --from; `all`.",
+            metavar="WHICH",
+        ),
+    ] = "minor"
+    pre: Annotated[bool, options.PRE] = False
+    suite: Annotated[str, options.SUITE_OF_NETWORK] = _SUITE
+    no_quiet_gate: Annotated[bool, options.NO_QUIET_GATE] = False
+    no_profile: Annotated[bool, options.NO_PROFILE] = False
+    order: Annotated[str | None, options.ORDER] = None
+    plot: Annotated[
+        Path | None, option("--plot", "Also draw a picture (.png or .svg).", metavar="FILE")
+    ] = None
+    form: Annotated[str | None, option("--format", f"{', '.join(FORMATS)}.")] = None
+    as_json: Annotated[bool, options.JSON] = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReleasesOptions(_WhichOptions, AxisOptions, LaunchOptions, BuildOptions, SessionOptions):
+    """The options of `dlbench releases`."""
+
+    python: Annotated[
+        list[str] | None,
+        option(
+            "--python",
+            "Interpreters to compare instead of releases, in order: "
+            "`old=/path/to/python,new=/path/to/python`.",
+            metavar="NAME=PATH,...",
+        ),
+    ] = None
+
+
+# The framework is an argument, and all releases are compared at one thread count.
 @takes(
-    {
-        "framework": options.argument(
-            "FRAMEWORK", "A framework, or a mode of it: `jax`, `torch:compile`."
-        )
-    },
-    _WHICH,
-    {"networks": options.AXES["networks"], **options.AXES_OF_A_CELL},
-    options.LAUNCHES,
-    {**options.BUILDS, "python": options.several("--python", _PYTHON, "NAME=PATH,...")},
-    options.SESSION,
+    ReleasesOptions, options.parameters_of(ReleasesOptions, without=("frameworks", "threads_limit"))
 )
-def releases_command(given: Given) -> None:
+def releases_command(given: ReleasesOptions) -> None:
     """Measure a framework's releases side by side, and show where it became slower or faster.
 
     Each release with files for an installed Python gets an environment, with dependencies of its
@@ -108,50 +139,13 @@ def releases_command(given: Given) -> None:
     - `dlbench releases torch --network fcn5 --python
       old=/opt/old/bin/python,new=/opt/new/bin/python`
     """
-    seconds, machine = options.seconds_of(given.budget), probe()
+    seconds = options.seconds_of(given.budget)
+    machine = probe()
     form = options.form_of(given.form, given.as_json, FORMATS)
-    if given.plot is not None:
-        check_picture(given.plot)
-    values.one_of(given.every, "choice for --every", EVERY)
-    if len(given.step or ()) > 1:
-        raise UsageError("Releases are compared on one training step. Give --step once.")
-    name, _, mode = given.framework.partition(":")
-    framework, step = find(name), find(own.name_of(given.step[0])) if given.step else None
-    modes_meant(step or framework, mode)
-    chosen = options.choices(Given(**{**vars(given), "python": None}))
-    chosen = (
-        chosen if chosen["tuning"] else chosen.but(tuning=TUNED)
-    )  # not what the suite would vary
-    if given.suite == _SUITE and not (chosen["launches"] or chosen["interval"]):
-        chosen = chosen.but(launches=_LAUNCHES)
-    if step is None and not chosen["networks"]:
-        raise UsageError("Name the network: --network lstm32.")
-    if given.python and (given.first or given.last):
-        raise UsageError(
-            "--from and --to choose from the package index, which --python replaces. Leave them "
-            "out."
-        )
-    wanted = [] if given.python else _wanted(given, framework, machine)
-    builds = [releases.row_of(framework, each, None, step) for each in wanted]
-    builds = builds or values.builds(given.python, (step or framework).name)
-    rows = [f"{build.name}:{mode}" if mode else build.name for build in builds]
-    # Check that the cells can be measured before anything is built.
-    plan = plan_of(
-        given.suite,
-        chosen.but(frameworks=",".join(rows), builds=tuple(builds)),
-        machine,
-        given.seed,
-    )
-    check_count(plan, given.yes)
-    sources = (
-        releases.sources(framework, wanted, step, say, not given.no_build)
-        if wanted
-        else list(map(external_source, builds))
-    )
-    builds = [each.build for each in sources]
-    plan, unfinished = replace(plan, rows=values.rows(rows, builds)), None
+    framework, step, mode = _check_options(given)
+    plan, chosen, sources = _plan_and_sources(given, framework, step, mode, machine)
+    unfinished = None
     if given.resume:
-        chosen = chosen.but(frameworks=",".join(rows), builds=tuple(builds))
         plan, unfinished, _ = resumed(plan, given.store_file, machine, chosen, RELEASES)
     grouping = replace(groups.of_plan(plan, machine, given.order), together=groups.Together.BUILD)
     profile = RunProfile(
@@ -166,8 +160,9 @@ def releases_command(given: Given) -> None:
             memory_line(plan, machine),
         ),
         unfinished=unfinished,
-        sources={"": {each.build.name: each for each in sources}},
+        sources={"": {source.build.name: source for source in sources}},
     )
+    report_of_releases = report(RELEASES)
     with delivery.opened(
         given.store_file, say, create=not given.resume, unfinished=unfinished
     ) as store:
@@ -175,45 +170,114 @@ def releases_command(given: Given) -> None:
         run, schedule = run_plan(
             plan, machine, store, profile, budget_seconds=seconds, matrix=matrix
         )
-        if left := schedule.launches_left():
-            spent = f"The budget is spent with {counted(left, 'launch', 'launches')} left"
+        left = schedule.launches_left()
+        if left:
+            launches = counted(left, "launch", "launches")
             say(
-                f"{spent}, about {clock(schedule.seconds_left())} of measuring. Resume: "
-                f"{resume_command()}"
+                f"The budget is spent with {launches} left, about "
+                f"{clock(schedule.seconds_left())} of measuring. Resume: {resume_command()}"
             )
         results = Results.newest([store], run.id)
-        made = report(RELEASES)
         source = Source(
             lambda: results,
             lambda: [(run, len(results.records))],
-            of_run=lambda each: Results.of([store], each),
+            of_run=lambda identifier: Results.of([store], identifier),
         )
-        found = made.analyse(source)
-        if not given.no_profile and not left and (slower := _slower(found)):
+        content = report_of_releases.analyse(source)
+        slower = _slower_releases(content)
+        if slower and not left and not given.no_profile:
             _profile(plan, run, machine, store, slower, sources)
-            found = made.analyse(source)
-    if given.plot is not None and made.draw is not None and made.drawable(found):
-        say(f"Drawn: {', '.join(map(str, made.draw(found, given.plot, ReportOptions())))}.")
-    print(to_stdout(made, found, ReportOptions(), form))
-    if wanted:
-        for point in found.rows:
-            if point.change in (SLOWER, FASTER):
-                say(f"Confirm it, and find the release: {_bisection(point, given, step)}")
-        for point in largest_undecided(found):
-            say(
-                f"Decide whether {point.name} differs from {point.before}: "
-                f"{_bisection(point, given, step)}"
-            )
+            content = report_of_releases.analyse(source)
+    draw = report_of_releases.draw
+    if given.plot is not None and draw is not None and report_of_releases.drawable(content):
+        files = draw(content, given.plot, ReportOptions())
+        say(f"Drawn: {', '.join(map(str, files))}.")
+    print(to_stdout(report_of_releases, content, ReportOptions(), form))
+    if not given.python:
+        _suggest_bisections(content, given, step)
     if not any(record.outcome.status is Status.OK for record in results.records):
         say("dlbench: no release gave a valid number; the reasons are below the table.")
         raise typer.Exit(NOTHING_MEASURED)
 
 
-def _slower(found: Releases) -> list[Point]:
-    """Return the releases that are slower than the one before, the slowest first, as many as are
-    profiled.
+def _check_options(given: ReleasesOptions) -> tuple[Framework, Framework | None, str]:
+    """Return the framework, the user's own step, if any, and the mode. Raises UsageError."""
+    if given.plot is not None:
+        check_picture(given.plot)
+    values.one_of(given.every, "choice for --every", EVERY)
+    if len(given.step or ()) > 1:
+        raise UsageError("Releases are compared on one training step. Give --step once.")
+    name, _, mode = given.framework.partition(":")
+    framework = find(name)
+    step = find(own.name_of(given.step[0])) if given.step else None
+    modes_meant(step or framework, mode)
+    return framework, step, mode
+
+
+def _plan_and_sources(
+    given: ReleasesOptions,
+    framework: Framework,
+    step: Framework | None,
+    mode: str,
+    machine: Machine,
+) -> tuple[Plan, SuiteOverrides, list[EnvironmentSource]]:
+    """Return the plan, the overrides that led to it, and the sources of its rows, which are built.
+
+    Raises UsageError and FrameworkEnvironmentError.
     """
-    slower = [point for point in found.rows if point.change == SLOWER and point.operators is None]
+    chosen = _overrides(given, step)
+    wanted: list[Release] = []
+    if given.python:
+        builds = values.builds(given.python, (step or framework).name)
+    else:
+        wanted = _wanted(given, framework, machine)
+        builds = [releases.row_of(framework, release, None, step) for release in wanted]
+    rows = [f"{build.name}:{mode}" if mode else build.name for build in builds]
+    chosen = chosen.but(frameworks=",".join(rows), builds=tuple(builds))
+    # Check that the cells can be measured before anything is built.
+    plan = plan_of(given.suite, chosen, machine, given.seed)
+    check_count(plan, given.yes)
+    if given.python:
+        sources = [external_source(build) for build in builds]
+    else:
+        sources = releases.sources(framework, wanted, step, say, not given.no_build)
+    builds = [source.build for source in sources]
+    plan = replace(plan, rows=values.rows(rows, builds))
+    return plan, chosen.but(builds=tuple(builds)), sources
+
+
+def _overrides(given: ReleasesOptions, step: Framework | None) -> SuiteOverrides:
+    """Return the suite overrides that the options give. Raises UsageError."""
+    chosen = options.choices(replace(given, python=None))
+    if not chosen["tuning"]:
+        chosen = chosen.but(tuning=TUNED)  # and not what the suite would vary
+    if given.suite == _SUITE and not chosen["launches"] and not chosen["interval"]:
+        chosen = chosen.but(launches=_LAUNCHES)
+    if step is None and not chosen["networks"]:
+        raise UsageError("Name the network: --network lstm32.")
+    if given.python and (given.first or given.last):
+        raise UsageError(
+            "--from and --to choose from the package index, which --python replaces. Leave them "
+            "out."
+        )
+    return chosen
+
+
+def _suggest_bisections(content: Releases, given: ReleasesOptions, step: Framework | None) -> None:
+    """Print the commands that confirm each change of speed, and that settle undecided ones."""
+    for point in content.rows:
+        if point.change in (SLOWER, FASTER):
+            say(f"Confirm it, and find the release: {_bisection(point, given, step)}")
+    for point in largest_undecided(content):
+        say(
+            f"Decide whether {point.name} differs from {point.before}: "
+            f"{_bisection(point, given, step)}"
+        )
+
+
+def _slower_releases(content: Releases) -> list[Point]:
+    """Return the releases to profile: slower than the one before, the slowest first."""
+    slower = [point for point in content.rows if point.change == SLOWER and point.operators is None]
     return sorted(slower, key=lambda point: -point.size)[: profiling.MOST_CELLS]
 
 
@@ -225,54 +289,53 @@ def _profile(
     slower: Sequence[Point],
     sources: Sequence[EnvironmentSource],
 ) -> None:
-    """Profile each of these releases beside the one before it, and keep the records in the
-    store.
-    """
-    by_row = {source.build.name: source for source in sources}
-    names, _ = names_of(list(by_row))
-    row_of_name = dict(zip(names, by_row, strict=True))
+    """Profile each of these releases and the one before it, and store the records."""
+    source_by_row = {source.build.name: source for source in sources}
+    names, _ = names_of(list(source_by_row))
+    row_by_name = dict(zip(names, source_by_row, strict=True))
     for point in slower:
         assert point.before is not None
+        before = source_by_row[row_by_name[point.before]]
         cell = next(
             cell for cell in plan.cells if axes.project(cell, axes.NAMES) == point.cell.cell
         )
-        both = {BASELINE: {cell.framework: by_row[row_of_name[point.before]]}, CANDIDATE: by_row}
+        both = {BASELINE: {cell.framework: before}, CANDIDATE: source_by_row}
         profiling.profile_cells(
             plan, run, (Side(BASELINE), Side(CANDIDATE)), both, machine, [cell], store
         )
 
 
-def _bisection(point: Point, given: Given, step: Framework | None) -> str:
-    """Return the command that searches between a release that changed, or may have, and the one
-    before it.
-    """
+def _bisection(point: Point, given: ReleasesOptions, step: Framework | None) -> str:
+    """Return the command that searches between a release and the one before it."""
     slower = point.ratio is not None and point.ratio.value > 1
-    good, bad = (point.before, point.name) if slower else (point.name, point.before)
-    words = words_of_cell(point.cell.cell, given.suite, step.file if step else None)
-    words += map(
-        shlex.quote, options.words_of(Given(**{**vars(given), "step": None}), options.BUILDS)
-    )
-    ends = f"--good {good} --bad {bad}{'' if slower else ' --faster'}"
-    return " ".join(
-        ["dlbench bisect", given.framework, f"--suite {shlex.quote(given.suite)}", *words, ends]
-    )
+    words = ["dlbench bisect", given.framework, f"--suite {shlex.quote(given.suite)}"]
+    words += words_of_cell(point.cell.cell, given.suite, step.file if step else None)
+    builds = options.words_of(replace(given, step=None), options.names_of(BuildOptions))
+    words += [shlex.quote(word) for word in builds]
+    if slower:
+        words.append(f"--good {point.before} --bad {point.name}")
+    else:
+        words.append(f"--good {point.name} --bad {point.before} --faster")
+    return " ".join(words)
 
 
-def _wanted(given: Given, framework: Framework, machine: Machine) -> list[Release]:
-    """Return the releases to measure, the oldest first; when resuming, those of the unfinished
-    run.
+def _wanted(given: ReleasesOptions, framework: Framework, machine: Machine) -> list[Release]:
+    """Return the releases to measure, the oldest first; with --resume those of the unfinished run.
+
+    Raises UsageError and FrameworkEnvironmentError.
     """
     if given.resume:
-        return _of_unfinished(given, framework, machine)
-    found = releases.releases_on_index(
+        return _releases_of_unfinished_run(given, framework, machine)
+    on_index = releases.releases_on_index(
         framework, first=given.first, last=given.last, every=given.every, pre=given.pre
     )
-    fitting = [each for each in found if each.pythons]
-    if unfit := [each for each in found if not each.pythons]:
-        names, problem = listed([each.version for each in unfit]), unfit[-1].problem
+    fitting = [release for release in on_index if release.pythons]
+    unfit = [release for release in on_index if not release.pythons]
+    if unfit:
+        names = listed([release.version for release in unfit])
         say(
             f"{framework.title}: left out, with no files for a Python here: {names} (the last one: "
-            f"{problem})."
+            f"{unfit[-1].problem})."
         )
     if not fitting:
         raise FrameworkEnvironmentError(
@@ -283,18 +346,29 @@ def _wanted(given: Given, framework: Framework, machine: Machine) -> list[Releas
     return fitting
 
 
-def _of_unfinished(given: Given, framework: Framework, machine: Machine) -> list[Release]:
-    begun, beginning = (RELEASES, machine.fingerprint, None), f"{framework.name}-"
+def _releases_of_unfinished_run(
+    given: ReleasesOptions, framework: Framework, machine: Machine
+) -> list[Release]:
+    """Return the releases of the newest unfinished run of a framework. Raises UsageError."""
+    prefix = f"{framework.name}-"
+    names: list[str] = []
     with Store.open(delivery.local_or(given.store_file), create=False) as store:
-        runs = [run for run in store.runs() if (run.purpose, run.machine, run.finished) == begun]
-    rows = [list(dict.fromkeys(cell.framework for cell in run.plan)) for run in runs]
-    fitting = [names for names in rows if all(name.startswith(beginning) for name in names)]
-    if not fitting:
+        for run in store.runs():
+            if run.purpose != RELEASES or run.machine != machine.fingerprint or run.finished:
+                continue
+            rows = list(dict.fromkeys(cell.framework for cell in run.plan))
+            if all(row.startswith(prefix) for row in rows):
+                names = rows
+    if not names:
         raise UsageError(
             f"This store has no unfinished run of releases of {framework.title} on this machine. "
             "Leave --resume out to start one."
         )
     known = releases.known_releases(framework)
-    versions = [name.removeprefix(beginning) for name in fitting[-1]]
     not_built = "it was not built when the run began"
-    return [known.get(Version(each)) or Release(each, problem=not_built) for each in versions]
+    unfinished = []
+    for name in names:
+        version = name.removeprefix(prefix)
+        release = known.get(Version(version)) or Release(version, problem=not_built)
+        unfinished.append(release)
+    return unfinished

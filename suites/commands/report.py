@@ -1,17 +1,19 @@
 """`dlbench report`: one command for each report, made from its declaration."""
 
+import inspect
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import catalogue
-from dlbench.reports import report as of_reports
+from dlbench.reports import report as report_module
 from dlbench.reports.formats.export import FORMATS, export, to_stdout
 from dlbench.reports.report import Report, ReportOptions, Source
 from dlbench.reports.results.published import TABLES
@@ -25,7 +27,7 @@ from ..display.screen import say
 from ..errors import UsageError, unknown_name
 from ..planning.framework import counterparts_of_2016, release_dates
 from . import options
-from .options import Given, flag, option, several, takes
+from .options import ShownAxisOptions, flag, option, takes
 
 
 class _Reports(Group):
@@ -33,21 +35,19 @@ class _Reports(Group):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands, the reports first."""
-        found = [name for name in catalogue.modules() if name not in _OF_THEIR_OWN]
-        return [*found, *super().list_commands(ctx)]
+        reports = [name for name in catalogue.modules() if name not in _WITH_OWN_COMMANDS]
+        return [*reports, *super().list_commands(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of this name."""
-        if cmd_name not in catalogue.modules() or cmd_name in _OF_THEIR_OWN:
+        if cmd_name not in catalogue.modules() or cmd_name in _WITH_OWN_COMMANDS:
             return super().get_command(ctx, cmd_name)
         app = CommandLine()
         app.command(cmd_name)(command_of(catalogue.report(cmd_name)))
         return typer.main.get_command(app)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the report that the first word names; raises UsageError with the nearest name for
-        an unknown one.
-        """
+        """Return the report that the first word names. Raises UsageError with the nearest name."""
         names = self.list_commands(ctx)
         if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise unknown_name("report", args[0], names)
@@ -63,132 +63,185 @@ report_app = CommandLine(
     ),
 )
 
-_OF_THEIR_OWN = ("compare", "bisect", "history", "explain")  # reports with commands elsewhere
-_STORES = "Result store. Repeat the option to compare machines."
-SOURCES: options.Options = {
-    "store": several("--store", _STORES, "FILE", rich_help_panel=options.RESULTS),
-    "run": option("--run", "Only this run: latest, previous, its id or the start of it."),
-    "suite": options.OF_SUITE,
-    "machine": options.OF_MACHINE,
-    **options.AXES_TO_SHOW,
-}
-ALL_RUNS = flag("--all-runs", "Pool a cell's launches from all runs, not only from its newest.")
-_PLOT = "Also draw a picture (.png or .svg), with a panel for each network."
+_WITH_OWN_COMMANDS = ("compare", "bisect", "history", "explain")
+"""Reports that commands of their own show."""
 
 
-def _options_of(report: Report[Any]) -> options.Options:
-    papers = ""
-    if of_reports.PAPER in report.options:
-        from dlbench.reports.claims.claims import PAPERS
+@dataclass(frozen=True, kw_only=True)
+class _StoreOptions:
+    """The stores and the runs to show."""
 
-        papers = ", ".join(PAPERS)
-    against = "Compare with a published table: shi2016 (the paper's Table 4)."
-    if report.published:
-        against = f"Compare with a published study: {', '.join(report.published)}."
-    quantities = f"What the cells show: {', '.join(report.quantities)}."
-    known: options.Options = {
-        "quantity": option("--quantity", quantities, str, next(iter(report.quantities), "")),
-        of_reports.ALL_RUNS: ALL_RUNS,
-        of_reports.ALL_MODES: flag(
-            "--all-modes", "Show every execution mode, not only the fastest of each framework."
-        ),
-        of_reports.CLAIMS: option(
-            "--claim",
-            "A claim of your own (TOML). Repeat the option for several.",
-            list[Path] | None,
+    store: Annotated[
+        list[str] | None,
+        option(
+            "--store",
+            "Result store. Repeat the option to compare machines.",
             metavar="FILE",
+            rich_help_panel=options.RESULTS,
         ),
-        of_reports.FAIL_ON: option(
-            "--fail-on", "Exit code 1 if a claim has this verdict here: differs, ...", str, ""
+    ] = None
+    run: Annotated[
+        str | None, option("--run", "Only this run: latest, previous, its id or the start of it.")
+    ] = None
+    suite: Annotated[str | None, options.OF_SUITE] = None
+    machine: Annotated[str | None, options.OF_MACHINE] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions(_StoreOptions, ShownAxisOptions):
+    """The options that choose stored cells to show."""
+
+
+ALL_RUNS = flag("--all-runs", "Pool a cell's launches from all runs, not only from its newest.")
+_AGAINST_PAPER = "Compare with a published table: shi2016 (the paper's Table 4)."
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportCommandOptions(SourceOptions):
+    """The options of all reports; each has those that it declares, with texts of its own."""
+
+    quantity: Annotated[str, option("--quantity", "What the cells show.")] = ""
+    all_runs: Annotated[bool, ALL_RUNS] = False
+    all_modes: Annotated[
+        bool,
+        flag("--all-modes", "Show every execution mode, not only the fastest of each framework."),
+    ] = False
+    claims: Annotated[
+        list[Path] | None,
+        option(
+            "--claim", "A claim of your own (TOML). Repeat the option for several.", metavar="FILE"
         ),
-        of_reports.FLEET: option("--fleet", "Only this fleet: its id or the start of it.", str, ""),
-        of_reports.TOP: option(
-            "--top",
-            "Number of lines to show; JSON and CSV have all.",
-            int,
-            ReportOptions.top,
-            min=1,
-        ),
-        of_reports.WITHIN: option(
+    ] = None
+    fail_on: Annotated[
+        str, option("--fail-on", "Exit code 1 if a claim has this verdict here: differs, ...")
+    ] = ""
+    fleet: Annotated[str, option("--fleet", "Only this fleet: its id or the start of it.")] = ""
+    top: Annotated[
+        int, option("--top", "Number of lines to show; JSON and CSV have all.", metavar="N", min=1)
+    ] = ReportOptions.top
+    within: Annotated[
+        str,
+        option(
             "--within",
             "Time of the slowest call in a hundred, at most, such as `20ms`.",
-            str,
-            "",
             metavar="TIME",
         ),
-        of_reports.REFERENCE: option(
-            "--reference", f"A published table instead of a store: {', '.join(TABLES)}.", str, ""
+    ] = ""
+    reference: Annotated[
+        str, option("--reference", f"A published table instead of a store: {', '.join(TABLES)}.")
+    ] = ""
+    paper: Annotated[str, option("--paper", "Only the claims of this paper.")] = ""
+    against: Annotated[str, option("--against", _AGAINST_PAPER)] = ""
+    plot: Annotated[
+        Path | None,
+        option(
+            "--plot",
+            "Also draw a picture (.png or .svg), with a panel for each network.",
+            metavar="FILE",
         ),
-        of_reports.PAPER: option("--paper", f"Only the claims of this paper: {papers}.", str, ""),
-        of_reports.AGAINST: option("--against", against, str, ""),
-        "plot": option("--plot", _PLOT, Path | None, metavar="FILE"),
-    }
-    has = {
-        *report.options,
-        *(("quantity",) if report.quantities else ()),
-        *((of_reports.AGAINST,) if report.published else ()),
-        *(("plot",) if report.draw is not None else ()),
-    }
-    of_report = {name: each for name, each in known.items() if name in has}
-    return {
-        **SOURCES,
-        **of_report,
-        "form": option("--format", f"{', '.join(FORMATS)}."),
-        "as_json": options.JSON,
-    }
+    ] = None
+    form: Annotated[str | None, option("--format", f"{', '.join(FORMATS)}.")] = None
+    as_json: Annotated[bool, options.JSON] = False
+
+
+_OPTIONS_OF_SOME_REPORTS = {
+    *("quantity", "plot"),
+    *(report_module.ALL_RUNS, report_module.ALL_MODES, report_module.CLAIMS),
+    *(report_module.FAIL_ON, report_module.FLEET, report_module.TOP, report_module.WITHIN),
+    *(report_module.REFERENCE, report_module.PAPER, report_module.AGAINST),
+}
+
+
+def _parameters_of(report: Report[Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a report's command: of the options that the report takes."""
+    taken = set(report.options)
+    if report.quantities:
+        taken.add("quantity")
+    if report.published:
+        taken.add(report_module.AGAINST)
+    if report.draw is not None:
+        taken.add("plot")
+    parameters = []
+    for parameter in options.parameters_of(
+        ReportCommandOptions, without=_OPTIONS_OF_SOME_REPORTS - taken
+    ):
+        if parameter.name == "quantity":
+            text = f"What the cells show: {', '.join(report.quantities)}."
+            parameter = parameter.replace(
+                annotation=Annotated[str, option("--quantity", text)], default=report.quantities[0]
+            )
+        elif parameter.name == report_module.AGAINST and report.published:
+            text = f"Compare with a published study: {', '.join(report.published)}."
+            parameter = parameter.replace(annotation=Annotated[str, option("--against", text)])
+        elif parameter.name == report_module.PAPER:
+            from dlbench.reports.claims.claims import PAPERS
+
+            text = f"Only the claims of this paper: {', '.join(PAPERS)}."
+            parameter = parameter.replace(annotation=Annotated[str, option("--paper", text)])
+        parameters.append(parameter)
+    return parameters
 
 
 def command_of(report: Report[Any]) -> Callable[..., None]:
     """Return the function of a report's command."""
 
-    def command(given: Given) -> None:
+    def command(given: ReportCommandOptions) -> None:
         _show(report, given)
 
     examples = "\n".join(f"- `{example}`" for example in report.examples)
     command.__doc__ = f"{report.summary}\n\nExamples:\n\n{examples}\n"
-    return takes(_options_of(report))(command)
+    return takes(ReportCommandOptions, _parameters_of(report))(command)
 
 
-def _show(report: Report[Any], given: Given) -> None:
+def _show(report: Report[Any], given: ReportCommandOptions) -> None:
+    """Print a report, and draw it if that is asked for."""
     form = options.form_of(given.form, given.as_json, FORMATS)
-    words = {
-        name: word
-        for name, word in vars(given).items()
-        if word and name in ReportOptions.__dataclass_fields__
-    }
-    if words.get(of_reports.CLAIMS):
-        from ..planning.claims import read_claim
-
-        words[of_reports.CLAIMS] = tuple(map(read_claim, words[of_reports.CLAIMS]))
-    chosen, plot = ReportOptions(**words), vars(given).get("plot")
+    chosen = _chosen(given)
+    plot = given.plot
     report = _checked(report, chosen, plot)
-    found = report.analyse(source_of(stores_of(given), given, chosen, report.trainings))
+    content = report.analyse(source_of(stores_of(given), given, chosen, report.trainings))
     if plot is not None and report.draw is not None:
-        if report.drawable(found):
-            say(f"Drawn: {', '.join(map(str, report.draw(found, plot, chosen)))}.")
+        if report.drawable(content):
+            say(f"Drawn: {', '.join(map(str, report.draw(content, plot, chosen)))}.")
         else:
             say(f"There is nothing to draw: {plot} was not written.")
-    text = to_stdout(report, found, chosen, form)
-    # A blank line at its end is no line of CSV.
+    text = to_stdout(report, content, chosen, form)
+    # An empty line at the end would be a row of CSV.
     print(text, end="" if form == "csv" else "\n")
-    if code := report.exit_code(found, chosen):
+    if code := report.exit_code(content, chosen):
         raise typer.Exit(code)
 
 
+def _chosen(given: ReportCommandOptions) -> ReportOptions:
+    """Return the values of a report's own options. Raises UsageError for a claim."""
+    words: dict[str, Any] = {}
+    for name in ReportOptions.__dataclass_fields__:
+        value = getattr(given, name)
+        if value:
+            words[name] = value
+    if given.claims:
+        from ..planning.claims import read_claim
+
+        words["claims"] = tuple(read_claim(path) for path in given.claims)
+    return ReportOptions(**words)
+
+
 def _checked(report: Report[Any], chosen: ReportOptions, plot: Path | None) -> Report[Any]:
-    """Return the report that these options ask for; raises UsageError and ReportError where they
-    contradict.
+    """Return the report that these options ask for.
+
+    Raises UsageError and ReportError if they contradict each other.
     """
     report.check(chosen)
     if chosen.reference and chosen.reference not in TABLES:
         raise unknown_name("reference", chosen.reference, TABLES)
-    if chosen.against and chosen.against not in (beside := report.published or ("shi2016",)):
-        raise unknown_name("published table", chosen.against, beside)
+    published = report.published or ("shi2016",)
+    if chosen.against and chosen.against not in published:
+        raise unknown_name("published table", chosen.against, published)
     if plot is not None:
         from dlbench.reports.formats.pictures import check_picture
 
         check_picture(plot)
-    if chosen.all_modes and not chosen.against and of_reports.AGAINST in report.options:
+    if chosen.all_modes and not chosen.against and report_module.AGAINST in report.options:
         raise UsageError("--all-modes needs --against; the matrix shows every mode anyway.")
     if not chosen.against or report.published:
         return report
@@ -202,78 +255,101 @@ def _checked(report: Report[Any], chosen: ReportOptions, plot: Path | None) -> R
     return catalogue.report("against")
 
 
-def stores_of(given: Given) -> list[str]:
-    """Return the stores that the options name, else the usual one."""
+def stores_of(given: SourceOptions) -> list[str]:
+    """Return the stores that the options name, else the default one."""
     return given.store or [os.environ.get("DLBENCH_STORE") or options.DEFAULT_STORE]
 
 
 def source_of(
-    targets: Sequence[str], given: Given, chosen: ReportOptions, trainings: bool
+    targets: Sequence[str], given: SourceOptions, chosen: ReportOptions, trainings: bool
 ) -> Source:
-    """Return a report's source; raises UsageError, ReportError for an ambiguous run, and
-    StoreError.
+    """Return a report's source.
+
+    Raises UsageError, ReportError for an ambiguous run, and StoreError.
     """
     runs = cache(partial(runs_of, targets))
-    asked = Narrowing()
+    narrowing = Narrowing()
     if not chosen.reference:
-        run = run_named(given.run, [each for each, _ in runs()]) if given.run else ""
-        wanted = options.wanted(given)
-        cells = cells_of(targets) if wanted else ()
-        asked = Narrowing(run, given.suite or "", given.machine or "", wanted, cells)
-        options.check_names(asked, ", ".join(map(servers.without_password, targets)))
+        run = run_named(given.run, [run for run, _ in runs()]) if given.run else ""
+        words = options.wanted(given)
+        cells = cells_of(targets) if words else ()
+        narrowing = Narrowing(run, given.suite or "", given.machine or "", words, cells)
+        options.check_names(narrowing, _names_of(targets))
+
+    def sentinels(run: str) -> list[tuple[int, str, dict[str, Any]]]:
+        readings = []
+        for store in _opened(targets):
+            readings += store.sentinels(run)
+        return readings
+
     return Source(
-        cache(partial(_results_of, targets, given, asked, trainings)),
+        cache(partial(_results_of, targets, given, narrowing, chosen.all_runs, trainings)),
         runs,
         chosen,
         release_dates,
         counterparts_of_2016,
         partial(Results.read, targets),
-        lambda run: [each for store in _opened(targets) for each in store.sentinels(run)],
-        asked,
+        sentinels,
+        narrowing,
     )
 
 
-def _results_of(targets: Sequence[str], given: Given, asked: Narrowing, trainings: bool) -> Results:
-    """Return the results that the options choose; raises UsageError if there are none, and
-    StoreError.
+def _names_of(targets: Sequence[str]) -> str:
+    """Return the stores as an error names them, without passwords."""
+    return ", ".join(map(servers.without_password, targets))
+
+
+def _results_of(
+    targets: Sequence[str],
+    given: SourceOptions,
+    narrowing: Narrowing,
+    all_runs: bool,
+    trainings: bool,
+) -> Results:
+    """Return the results that the options choose. Raises UsageError if there are none.
+
+    Also raises StoreError.
     """
-    all_runs = bool(vars(given).get("all_runs"))
-    run, suite, machine = (word or None for word in (asked.run, asked.suite, asked.machine))
-    results = asked.of(
+    results = narrowing.of(
         Results.read(
-            targets, run, suite, machine, newest=True, all_runs=all_runs, trainings=trainings
+            targets,
+            narrowing.run or None,
+            narrowing.suite or None,
+            narrowing.machine or None,
+            newest=True,
+            all_runs=all_runs,
+            trainings=trainings,
         )
     )
-    if not results.records and (
-        words := options.words_of(Given(**{**vars(given), "store": None}), SOURCES)
-    ):
-        stores = "".join(
-            f" {word}"
-            for each in targets
-            for word in map(shlex.quote, options.words_of_store(each))
-        )
-        where = ", ".join(map(servers.without_password, targets))
+    words = options.words_of(replace(given, store=None), options.names_of(SourceOptions))
+    if words and not results.records:
+        stores: list[str] = []
+        for target in targets:
+            stores += options.words_of_store(target)
+        command = shlex.join(["dlbench", "report", "runs", *stores])
+        matrix = shlex.join(["dlbench", "report", "matrix", *stores])
         raise UsageError(
-            f"Nothing in {where} matches {' '.join(words)}. `dlbench report runs{stores}` lists "
-            f"the runs, and `dlbench report matrix{stores}` shows what was measured."
+            f"Nothing in {_names_of(targets)} matches {' '.join(words)}. `{command}` lists "
+            f"the runs, and `{matrix}` shows what was measured."
         )
     return results
 
 
 def runs_of(targets: Sequence[str]) -> list[tuple[Run, int]]:
-    """Return every run of these stores with the number of its records; raises StoreError."""
-    found = []
+    """Return every run of these stores with the number of its records. Raises StoreError."""
+    runs = []
     for store in _opened(targets):
         counts = store.record_counts()
-        found += [(run, counts.get(run.id, 0)) for run in store.runs()]
-    return found
+        runs += [(run, counts.get(run.id, 0)) for run in store.runs()]
+    return runs
 
 
 def cells_of(targets: Sequence[str]) -> tuple[Cell, ...]:
-    """Return every cell that these stores have records of; raises StoreError."""
-    return tuple(
-        dict.fromkeys(cell for store in _opened(targets) for cell in store.cells().values())
-    )
+    """Return every cell that these stores have records of. Raises StoreError."""
+    cells: dict[Cell, None] = {}
+    for store in _opened(targets):
+        cells |= dict.fromkeys(store.cells().values())
+    return tuple(cells)
 
 
 def _opened(targets: Sequence[str]) -> Iterator[Store]:
@@ -285,5 +361,5 @@ def _opened(targets: Sequence[str]) -> Iterator[Store]:
 def matrix_so_far(store: Store, run: str, as_json: bool = False) -> str:
     """Return the matrix of one run as it stands, for a terminal of 80 columns or as JSON."""
     report = catalogue.report("matrix")
-    found = report.analyse(Source(lambda: Results.newest([store], run)))
-    return export(report, found, ReportOptions(), "json" if as_json else "terminal")
+    content = report.analyse(Source(lambda: Results.newest([store], run)))
+    return export(report, content, ReportOptions(), "json" if as_json else "terminal")

@@ -1,11 +1,10 @@
-"""`dlbench run` and `dlbench tune`: measure a suite on this machine; find the fastest way to run a
-network here.
-"""
+"""`dlbench run` and `dlbench tune`: measure a suite; find the fastest way to run a network."""
 
 import shlex
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,65 +12,78 @@ from dlbench.adapters import axes as axes_of_cells
 from dlbench.adapters import tuning
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.catalogue import suggested
-from dlbench.reports.results.leaders import fastest, leads
-from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.naming import counted
-from dlbench.reports.results.record import SEARCH, SEARCHING, Record, Run
-from dlbench.reports.results.results import Results
-from dlbench.reports.results.storage import delivery
-from dlbench.reports.results.storage.store import Store
 
-from ..display.progress import clock, precision_lines
+from ..display.numbers import clock
 from ..display.screen import print_json, program, resume_command, say, show
 from ..environments import folders
 from ..errors import NOTHING_MEASURED, UsageError
-from ..fleet.node import fleet_node
 from ..planning import values
 from ..planning.axes import SuiteOverrides
 from ..planning.devices import CPU
 from ..planning.plan import Plan, check_count, heap_line, memory_line
 from ..planning.settings import not_possible
 from ..planning.suite import load, rerun_command
-from ..run import deployment, groups, preparation, resume, search
-from ..run.runner import RunProfile, run_plan
-from ..run.schedules import Schedule, of_plan
-from ..run.search import PAIRS, SPARE, HalvingSchedule
-from ..run.sides import Side
 from . import options
-from .options import Given, flag, option, takes
-from .plan import kind_of_protocol, plan_of, planned, size_of, training_lines
-from .report import matrix_so_far
+from .options import AxisOptions, BuildOptions, LaunchOptions, SessionOptions, flag, option, takes
 
-CONDITIONS: options.Options = {  # a fleet passes them on
-    "no_ceilings": flag("--no-ceilings", "Do not measure ceilings first."),
-    "no_quiet_gate": options.NO_QUIET_GATE,
-    "order": options.ORDER,
-    "corpus": option(
-        "--corpus",
-        "Train on this text instead of the generated one (suite `char` only).",
+if TYPE_CHECKING:
+    from dlbench.reports.results.record import Record, Run
+    from dlbench.reports.results.storage.store import Store
+
+    from ..run.runner import RunProfile
+    from ..run.schedules import Schedule
+    from ..run.search import HalvingSchedule, SearchResult
+    from ..run.texts import Text
+
+# Functions import the runner, the store and the reports themselves: --help needs none of them, and
+# importing them takes a second.
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionOptions:
+    """The conditions of a run, which a fleet passes on to its jobs."""
+
+    no_ceilings: Annotated[bool, flag("--no-ceilings", "Do not measure ceilings first.")] = False
+    no_quiet_gate: Annotated[bool, options.NO_QUIET_GATE] = False
+    order: Annotated[str | None, options.ORDER] = None
+    corpus: Annotated[
         Path | None,
-        metavar="FILE",
-    ),
-}
-_NODE = "Used by a fleet's jobs: records name the node, and the same command resumes its run."
+        option(
+            "--corpus",
+            "Train on this text instead of the generated one (suite `char` only).",
+            metavar="FILE",
+        ),
+    ] = None
 
 
-@takes(
-    {"name": options.SUITE_OR_CLAIMS},
-    *(options.AXES, options.LAUNCHES, options.BUILDS, options.SESSION, CONDITIONS),
-    {
-        "trend": option(
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(AxisOptions, LaunchOptions, BuildOptions, SessionOptions, ConditionOptions):
+    """The options of `dlbench run`."""
+
+    name: Annotated[str, options.SUITE_OR_CLAIMS]
+    trend: Annotated[
+        str | None,
+        option(
             "--trend",
             "Follow one launch of each cell for this long: how do its steps, memory and page "
             "faults change (`report trend`)?",
             metavar="DURATION",
         ),
-        "node_name": option("--node", _NODE, metavar="FLEET/NODE"),
-        "as_json": flag("--json", "Print the matrix as JSON when the run ends."),
-    },
-)
-def run_command(given: Given) -> None:
+    ] = None
+    node_name: Annotated[
+        str | None,
+        option(
+            "--node",
+            "Used by a fleet's jobs: records name the node, and the same command resumes its run.",
+            metavar="FLEET/NODE",
+        ),
+    ] = None
+    as_json: Annotated[bool, flag("--json", "Print the matrix as JSON when the run ends.")] = False
+
+
+@takes(RunOptions)
+def run_command(given: RunOptions) -> None:
     """Measure a suite on this machine and show its matrix.
 
     Builds missing environments, after saying what it will download. Every finished launch, or group
@@ -96,30 +108,72 @@ def run_command(given: Given) -> None:
     - `dlbench run threads --step train_step.py --threads 1 --trend 3m`  (does it get slower while
       it trains?)
     """
-    seconds, chosen = options.seconds_of(given.budget), options.choices(given)
+    from dlbench.reports.results.storage import delivery
+
+    from ..display.progress import precision_lines
+    from ..fleet.node import fleet_node
+    from ..run import groups, preparation, resume
+    from ..run.runner import run_plan
+    from .plan import planned
+    from .report import matrix_so_far
+
+    seconds = options.seconds_of(given.budget)
+    chosen = options.choices(given)
     machine = probe()
     plan = planned(given.name, chosen, machine, given.seed, given.store_file)
     order = given.order
     if given.trend:
-        plan, order = followed(plan, given), groups.SEQUENTIAL
+        plan = followed(plan, given, given.trend)
+        order = groups.SEQUENTIAL
     check_count(plan, given.yes)
     preparation.check_interpreters(chosen.builds)
     text = preparation.text_of(plan, given.corpus)
     folders.make_folder(folders.home())  # fails before anything is built or measured
-    node, unfinished = fleet_node(given.node_name, machine, say), None
+    node = fleet_node(given.node_name, machine, say)
     earlier = node.newest_run(given.store_file, plan.suite) if node is not None else None
     if earlier is not None and earlier.finished is not None:
         with delivery.opened(given.store_file, say, create=False):
             say(f"The job of this node has finished already: run {earlier.id}.")
         return
-    if resumes := given.resume or earlier is not None:
-        of_fleet = earlier.id if earlier is not None else None
+    unfinished = None
+    if given.resume or earlier is not None:
+        run_of_fleet = earlier.id if earlier is not None else None
         plan, unfinished, records = resumed(
-            plan, given.store_file, machine, chosen, of_fleet=of_fleet
+            plan, given.store_file, machine, chosen, of_fleet=run_of_fleet
         )
         resume.check_same_text(text, records)
+    profile = _profile(given, plan, machine, order, text)
+    profile = replace(profile, unfinished=unfinished)
+    if node is not None:
+        profile = replace(profile, node=node.now, resume_command=node.resume_command(plan.suite))
+    # Resuming needs an existing store, and must not create an empty one.
+    create = unfinished is None
+    with delivery.opened(given.store_file, say, create=create, unfinished=unfinished) as store:
+        run, schedule = run_plan(
+            plan,
+            machine,
+            store,
+            profile,
+            budget_seconds=seconds,
+            build_missing=not given.no_build,
+            matrix=partial(matrix_so_far, store),
+        )
+        for line in precision_lines(plan, schedule):
+            say(line)
+        _show(store, run, schedule, given.as_json, profile.resume_command)
+
+
+def _profile(
+    given: RunOptions, plan: Plan, machine: Machine, order: str | None, text: "Text | None"
+) -> "RunProfile":
+    """Return how a new run of this plan is measured and announced."""
+    from ..run import groups
+    from ..run.runner import RunProfile
+    from ..run.schedules import of_plan
+    from .plan import kind_of_protocol, size_of, training_lines
+
     grouping = replace(groups.of_plan(plan, machine, order), together=groups.Together.COLUMN)
-    profile = RunProfile(
+    return RunProfile(
         schedule=partial(of_plan, grouping=grouping),
         ceilings=not given.no_ceilings,
         quiet_gate=not given.no_quiet_gate,
@@ -132,43 +186,20 @@ def run_command(given: Given) -> None:
             memory_line(plan, machine),
             *grouping.remarks,
         ),
-        unfinished=unfinished,
     )
-    if node is not None:
-        profile = replace(profile, node=node.now, resume_command=node.resume_command(plan.suite))
-    # Resuming needs an existing store, and must not create an empty one.
-    with delivery.opened(given.store_file, say, create=not resumes, unfinished=unfinished) as store:
-        matrix = partial(matrix_so_far, store)
-        run, schedule = run_plan(
-            plan,
-            machine,
-            store,
-            profile,
-            budget_seconds=seconds,
-            build_missing=not given.no_build,
-            matrix=matrix,
-        )
-        for line in precision_lines(plan, schedule):
-            say(line)
-        _show(store, run, schedule, given.as_json, profile.resume_command)
 
 
 _FOLLOWED_SAMPLE_SECONDS = 0.02
-"""Of a launch that is followed, at least: shorter steps are timed several at a time."""
+"""The shortest sample of a launch that is followed: shorter steps are timed several at a time."""
 _MOST_FOLLOWED = 100_000
 """Samples of such a launch."""
 
 
-def followed(plan: Plan, given: Given) -> Plan:
-    """Return the plan with one launch of each cell, which lasts as long as --trend says; raises
-    UsageError.
-    """
-    seconds = values.duration(given.trend)
-    for name, word in (
-        ("--launches", given.launches),
-        ("--interval", given.interval),
-        ("--order", given.order),
-    ):
+def followed(plan: Plan, given: RunOptions, duration: str) -> Plan:
+    """Return the plan with one launch of each cell, which lasts this long. Raises UsageError."""
+    seconds = values.duration(duration)
+    excluded = {"--launches": given.launches, "--interval": given.interval, "--order": given.order}
+    for name, word in excluded.items():
         if word:
             raise UsageError(f"--trend follows one launch at a time. Leave {name} out.")
     protocol = plan.protocol._replace(
@@ -195,11 +226,16 @@ def resumed(
     chosen: SuiteOverrides,
     purpose: str = "suite",
     of_fleet: str | None = None,
-) -> tuple[Plan, Run, list[Record]]:
+) -> "tuple[Plan, Run, list[Record]]":
     """Return the plan of the run that --resume continues, the run and its records.
 
-    A run that gets more launches is noted as such. Raises UsageError (see `resume`) and StoreError.
+    The store notes that a run gets more launches. Raises UsageError (see `resume`) and StoreError.
     """
+    from dlbench.reports.results.storage import delivery
+    from dlbench.reports.results.storage.store import Store
+
+    from ..run import resume
+
     with Store.open(delivery.local_or(store_file), create=False) as store:
         plan, unfinished = resume.resume(plan, store, machine, chosen, purpose, of_fleet)
         records = list(store.records(run=unfinished.id))
@@ -209,61 +245,74 @@ def resumed(
     return plan, unfinished, records
 
 
-def _show(store: Store, run: Run, schedule: Schedule, as_json: bool, command: str) -> None:
+def _show(store: "Store", run: "Run", schedule: "Schedule", as_json: bool, command: str) -> None:
+    """Print the matrix, the fastest cells, and reports to look at next."""
+    from dlbench.reports.catalogue import suggested
+    from dlbench.reports.results.leaders import fastest, leads
+    from dlbench.reports.results.matrix import build_matrix
+    from dlbench.reports.results.results import Results
+
+    from .report import matrix_so_far
+
     print(matrix_so_far(store, run.id, as_json))
     if left := schedule.launches_left():
         launches = counted(left, "launch", "launches")
-        spent = (
+        say(
             f"The budget is spent with {launches} left, about {clock(schedule.seconds_left())} of "
-            "measuring."
+            f"measuring. Resume: {command}"
         )
-        say(f"{spent} Resume: {command}")
     records = store.records(run=run.id)
     if not as_json:
-        if lines := leads(fastest(build_matrix(Results.newest([store], run.id)))):
+        leading = leads(fastest(build_matrix(Results.newest([store], run.id))))
+        if leading:
             show("Who is fastest, and times as long as it takes (95 % intervals):")
-            for line in lines:
+            for line in leading:
                 show(f"  {line}")
             show("")
         # Reports that these records can fill.
-        shown = {f"report {each.name}": each.suggestion for each in suggested(records)}
-        shown["report matrix --json"] = "everything, for a script (also csv, markdown, latex)"
+        suggestions = {f"report {report.name}": report.suggestion for report in suggested(records)}
+        suggestions["report matrix --json"] = "everything, for a script (also csv, markdown, latex)"
         show(f"Next ({shlex.quote(program())} ... --store {shlex.quote(store.name)}):", whole=True)
-        for words, what in shown.items():
-            show(f"  {words:<22}  {what}", whole=True)
+        for words, suggestion in suggestions.items():
+            show(f"  {words:<22}  {suggestion}", whole=True)
     if not any(record.outcome.status is Status.OK for record in records):
         say("dlbench: no cell gave a valid number; the reasons are below the matrix.")
         raise typer.Exit(NOTHING_MEASURED)
 
 
-_ONE = [axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)] + [
+_AXES_OF_SAME_WORK = [
+    *(axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)),
     "device",
     "cpu_quota",
     "loader_workers",
 ]
-_EVERY_TUNING, _EVERY_THREADS = "installed,tuned,each,launch", "1..cpus"
+_EVERY_TUNING = "installed,tuned,each,launch"
+_EVERY_THREADS = "1..cpus"
 
 
-_SEARCH: options.Options = {
-    "suite": options.suite_of_network("tuning"),
-    "cell_budget": options.CELL_BUDGET,
-    "no_quiet_gate": options.NO_QUIET_GATE,
-    "order": options.ORDER,
-    "write": option(
-        "--write",
-        "Write the fastest configuration: FILE.sh, FILE.env, Dockerfile, or FILE.yaml (a "
-        "Kubernetes container).",
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions(AxisOptions, BuildOptions, SessionOptions):
+    """The options of `dlbench tune`."""
+
+    suite: Annotated[str, options.SUITE_OF_NETWORK] = "tuning"
+    cell_budget: Annotated[str | None, options.CELL_BUDGET] = None
+    no_quiet_gate: Annotated[bool, options.NO_QUIET_GATE] = False
+    order: Annotated[str | None, options.ORDER] = None
+    write: Annotated[
         Path | None,
-        metavar="FILE",
-    ),
-    "as_json": options.JSON,
-}
+        option(
+            "--write",
+            "Write the fastest configuration: FILE.sh, FILE.env, Dockerfile, or FILE.yaml (a "
+            "Kubernetes container).",
+            metavar="FILE",
+        ),
+    ] = None
+    as_json: Annotated[bool, options.JSON] = False
 
 
-@takes(options.AXES, options.BUILDS, options.SESSION, _SEARCH)
-def tune_command(given: Given) -> None:
-    """Find the fastest way to run a network here: threads, mode and settings, with its gain and how
-    to set it.
+@takes(TuneOptions)
+def tune_command(given: TuneOptions) -> None:
+    """Find the fastest threads, mode and settings of a network, their gain, and how to set them.
 
     Successive halving: every configuration gets one launch, the faster half another, and so on. The
     last two and the default (as installed, as many threads as cores) then take turns, and the gain
@@ -285,21 +334,24 @@ def tune_command(given: Given) -> None:
     - `dlbench tune --network fcn5 --framework torch --tuning installed,tuned+jemalloc --write
       Dockerfile`
     """
-    seconds, machine = options.seconds_of(given.budget), probe()
+    from dlbench.reports.results.record import SEARCH, SEARCHING
+    from dlbench.reports.results.storage import delivery
+
+    from ..run import deployment, groups, preparation, search
+    from ..run.runner import RunProfile, run_plan
+    from ..run.search import HalvingSchedule
+    from ..run.sides import Side
+
+    seconds = options.seconds_of(given.budget)
+    machine = probe()
     if given.write is not None:
         deployment.check_file(given.write)
-    chosen, plan = _ways(given, machine)
+    chosen, plan = _configurations(given, machine)
     check_count(plan, given.yes)
     preparation.check_interpreters(chosen.builds)
     unfinished = None
     if given.resume:
         plan, unfinished, _ = resumed(plan, given.store_file, machine, chosen, SEARCHING)
-    count = len(plan.cells)
-    launches = sum(min(size + 1, count) for size in search.halving_sizes(count)[:-SPARE])
-    steps = (
-        f"one launch of each, another of the faster half, and so on; then {PAIRS} pairs of the "
-        "fastest"
-    )
     starts = search.search_starts(plan, preparation.capacity(machine).cores)
     profile = RunProfile(
         SEARCHING,
@@ -308,8 +360,7 @@ def tune_command(given: Given) -> None:
         ceilings=False,
         quiet_gate=not given.no_quiet_gate,
         lines=lambda: (
-            f"{counted(count, 'configuration')}, about {launches} launches",
-            f"Search: {steps}.",
+            *_search_lines(len(plan.cells)),
             memory_line(plan, machine),
             _not_tried(plan, chosen),
         ),
@@ -322,37 +373,13 @@ def tune_command(given: Given) -> None:
             plan, machine, store, profile, budget_seconds=seconds, build_missing=not given.no_build
         )
     assert isinstance(schedule, HalvingSchedule)
-    found = search.search_result(schedule)
-    if found is None:
+    result = search.search_result(schedule)
+    if result is None:
         for line in search.reasons(schedule.without_number()):
             say(line)
-        why = (
-            f"none of the {counted(schedule.tried(), 'configuration')} tried completed all its "
-            "launches."
-        )
-        if schedule.launches_left():
-            why = (
-                "the budget was too short for a pair; what was measured is stored. Resume: "
-                f"{resume_command()}"
-            )
-        elif disturbed := len(schedule.pairs(fit=False)):
-            why = (
-                f"other programs disturbed all {counted(disturbed, 'pair')}. Search again on a "
-                "quieter machine."
-            )
-        say(f"dlbench: {why}")
+        say(f"dlbench: {_why_no_result(schedule)}")
         raise typer.Exit(NOTHING_MEASURED)
-    command = _command(plan, found.best, given)
-    if given.as_json:
-        print_json(search.data(found, command))
-    else:
-        for line in search.lines(found, command):
-            show(line, whole=True)
-    if given.write is not None:
-        options.write_file(
-            given.write, deployment.deployment(given.write, found, command), "--write"
-        )
-        say(f"Written to {given.write}.")
+    _show_result(result, _command(plan, result.best, given), given)
     if schedule.launches_left():
         say(
             "The budget ran out before all pairs were run. More pairs make the gain more certain: "
@@ -360,22 +387,71 @@ def tune_command(given: Given) -> None:
         )
 
 
+def _show_result(result: "SearchResult", command: str | None, given: TuneOptions) -> None:
+    """Print the result of a search, and write its configuration if that is asked for."""
+    from ..run import deployment, search
+
+    if given.as_json:
+        print_json(search.data(result, command))
+    else:
+        for line in search.lines(result, command):
+            show(line, whole=True)
+    if given.write is not None:
+        text = deployment.deployment(given.write, result, command)
+        options.write_file(given.write, text, "--write")
+        say(f"Written to {given.write}.")
+
+
+def _search_lines(configurations: int) -> list[str]:
+    """Return sentences on the launches of a search among so many configurations."""
+    from ..run.search import PAIRS, SPARE, halving_sizes
+
+    rounds = halving_sizes(configurations)[:-SPARE]
+    launches = sum(min(size + 1, configurations) for size in rounds)
+    return [
+        f"{counted(configurations, 'configuration')}, about {launches} launches",
+        f"Search: one launch of each, another of the faster half, and so on; then {PAIRS} pairs of "
+        "the fastest.",
+    ]
+
+
+def _why_no_result(schedule: "HalvingSchedule") -> str:
+    """Return in a sentence why a search has no result."""
+    if schedule.launches_left():
+        return (
+            "the budget was too short for a pair; what was measured is stored. Resume: "
+            f"{resume_command()}"
+        )
+    disturbed = len(schedule.pairs(fit=False))
+    if disturbed:
+        return (
+            f"other programs disturbed all {counted(disturbed, 'pair')}. Search again on a quieter "
+            "machine."
+        )
+    tried = counted(schedule.tried(), "configuration")
+    return f"none of the {tried} tried completed all its launches."
+
+
 def _not_tried(plan: Plan, chosen: SuiteOverrides) -> str:
-    """Return a sentence with the wanted launch settings that are not possible here; empty if all
-    are.
-    """
+    """Return a sentence with the wanted launch settings that are not possible on this machine."""
     if tuning.LAUNCH not in values.words(chosen["tuning"]):
         return ""
-    rows = ((plan.row_of(cell).build.framework, cell) for cell in plan.cells)
-    meant = (each.launchable(cell.mode, cell.device) for each, cell in rows if each.computes)
-    reasons = not_possible({name for names in meant for name in names})
+    wanted: set[str] = set()
+    for cell in plan.cells:
+        framework = plan.row_of(cell).build.framework
+        if framework.computes:
+            wanted |= set(framework.launchable(cell.mode, cell.device))
+    reasons = not_possible(wanted)
     return f"Launch settings that are not possible here: {reasons}." if reasons else ""
 
 
-def _command(plan: Plan, cell: Cell, given: Given) -> str | None:
-    """Return the command that measures a cell again; None for a suite that trains, which a search
-    does not.
+def _command(plan: Plan, cell: Cell, given: TuneOptions) -> str | None:
+    """Return the command that measures a cell again.
+
+    None for a suite that trains, which a search does not.
     """
+    from ..run.search import PAIRS
+
     if load(given.suite).protocol.curve_steps:
         return None
     # Another row's interpreter would add a row.
@@ -385,21 +461,22 @@ def _command(plan: Plan, cell: Cell, given: Given) -> str | None:
         if word.partition("=")[0].partition(":")[0] in (cell.framework, word)
     ]
     further = options.words_of(
-        Given(**{**vars(given), "step": None, "python": python}),
-        options.BUILDS,
-        {"cell_budget": options.CELL_BUDGET},
+        replace(given, step=None, python=python), [*options.names_of(BuildOptions), "cell_budget"]
     )
+    further += options.words_of_store(given.store_file)
     step = plan.row_of(cell).build.framework.file
     words = rerun_command(cell, given.suite, step, tuning=cell.tuning, launches=PAIRS)
-    return " ".join(
-        [words, *map(shlex.quote, [*further, *options.words_of_store(given.store_file)])]
-    )
+    return " ".join([words, *map(shlex.quote, further)])
 
 
-def _ways(given: Given, machine: Machine) -> tuple[SuiteOverrides, Plan]:
-    """Return the overrides and the plan of the search; raises UsageError if its times would not be
-    comparable.
+def _configurations(given: TuneOptions, machine: Machine) -> tuple[SuiteOverrides, Plan]:
+    """Return the overrides and the plan of the search.
+
+    Raises UsageError if its times would not be comparable.
     """
+    from ..run import search
+    from .plan import plan_of
+
     chosen = options.choices(given)
     if chosen.own is None:
         if not chosen["networks"]:
@@ -408,27 +485,31 @@ def _ways(given: Given, machine: Machine) -> tuple[SuiteOverrides, Plan]:
             raise UsageError(
                 "Name the frameworks to try: --framework torch, or --frameworks torch,jax."
             )
-        names = values.words(chosen["frameworks"])
-        named = {name.partition(":")[0] for name in names}
-        names += [
-            each.name
-            for each in chosen.builds
-            if each.name not in named and each.name != each.framework.name
-        ]
-        rows = ",".join(name if ":" in name else f"{name}:*" for name in dict.fromkeys(names))
-        chosen = chosen.but(frameworks=rows)
+        chosen = chosen.but(frameworks=",".join(_rows_to_try(chosen)))
     devices = values.words(chosen["devices"]) if chosen["devices"] else load(given.suite).devices
-    every = {"tuning": _EVERY_TUNING, **({"threads": _EVERY_THREADS} if CPU in devices else {})}
-    chosen = chosen.but(**{**every, **chosen.words})
-    found = plan_of(given.suite, chosen, machine, given.seed)
-    if len(found.cells) == 1:
+    tried = {"tuning": _EVERY_TUNING}
+    if CPU in devices:
+        tried["threads"] = _EVERY_THREADS
+    chosen = chosen.but(**{**tried, **chosen.words})
+    plan = plan_of(given.suite, chosen, machine, given.seed)
+    if len(plan.cells) == 1:
         raise UsageError(
             "There is only one configuration to try. Vary --threads, --frameworks, modes or "
             "--tuning."
         )
-    if len({axes_of_cells.project(cell, _ONE) for cell in found.cells}) > 1:
+    if len({axes_of_cells.project(cell, _AXES_OF_SAME_WORK) for cell in plan.cells}) > 1:
         raise UsageError(
             "Times of different work are not comparable. Name one network, mini-batch, device, CPU "
             "quota and precision."
         )
-    return chosen, search.halving_plan(found)
+    return chosen, search.halving_plan(plan)
+
+
+def _rows_to_try(chosen: SuiteOverrides) -> list[str]:
+    """Return the rows named, and those of further interpreters: in every mode if none is named."""
+    names = values.words(chosen["frameworks"])
+    named = {name.partition(":")[0] for name in names}
+    for build in chosen.builds:
+        if build.name not in named and build.name != build.framework.name:
+            names.append(build.name)
+    return [name if ":" in name else f"{name}:*" for name in dict.fromkeys(names)]

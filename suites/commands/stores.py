@@ -1,9 +1,10 @@
-"""`dlbench store`, `dlbench export` and `dlbench import`: copy and deliver stores; formats of other
-tools.
-"""
+"""`dlbench store`, `export` and `import`: copy and deliver stores, and formats of other tools."""
 
 import importlib.util
 import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 
@@ -13,7 +14,7 @@ from dlbench.reports.pytest_benchmark.export import processes_in_one_list, run_t
 from dlbench.reports.pytest_benchmark.imported import Imported, runs_of
 from dlbench.reports.results.errors import StoreError
 from dlbench.reports.results.naming import counted
-from dlbench.reports.results.record import PYTEST_BENCHMARK
+from dlbench.reports.results.record import PYTEST_BENCHMARK, Record
 from dlbench.reports.results.results import Narrowing, run_named
 from dlbench.reports.results.storage import delivery, servers
 from dlbench.reports.results.storage.store import Store
@@ -23,21 +24,24 @@ from ..display.screen import StatusLine, err, say
 from ..errors import UsageError
 from ..run import preparation
 from . import options
-from .options import Given, flag, option, takes
+from .options import argument, flag, option, takes
 
 store_app = CommandLine(
     no_args_is_help=True, help="Copy result stores, and deliver records to a server."
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class CopyOptions:
+    """The arguments of `dlbench store copy`."""
+
+    source: Annotated[str, argument("FROM", "The store to read: a file, or a database URL.")]
+    target: Annotated[str, argument("TO", "The store to write; created if missing.")]
+
+
 @store_app.command("copy")
-@takes(
-    {
-        "source": options.argument("FROM", "The store to read: a file, or a database URL."),
-        "target": options.argument("TO", "The store to write; created if missing."),
-    }
-)
-def copy_command(given: Given) -> None:
+@takes(CopyOptions)
+def copy_command(given: CopyOptions) -> None:
     """Copy all runs and records of one store into another; each is a file or a server.
 
     Runs and records that are there already stay as they are, so repeating an interrupted copy
@@ -56,17 +60,25 @@ def copy_command(given: Given) -> None:
         if read.name == written.name:
             raise UsageError(f"{read.name} is named twice. Name two stores: FROM and TO.")
         runs, records = delivery.copy(
-            read, written, lambda done, of: status.draw(f"  {done:,} of {of:,} records")
+            read, written, lambda done, total: status.draw(f"  {done:,} of {total:,} records")
         )
         copied = f"{counted(runs, 'run')} and {counted(records, 'record')}"
         say(f"copied from {read.name} to {written.name}: {copied} that it lacked")
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeliverOptions:
+    """The options of `dlbench store deliver`."""
+
+    store_file: Annotated[str, options.STORE] = options.DEFAULT_STORE
+
+
 @store_app.command("deliver")
-@takes({"store_file": options.STORE})
-def deliver_command(given: Given) -> None:
-    """Deliver records made while a server could not be reached; the next run into its store does so
-    too.
+@takes(DeliverOptions)
+def deliver_command(given: DeliverOptions) -> None:
+    """Deliver records that were made while a server could not be reached.
+
+    The next run into its store delivers them too.
 
     Examples:
 
@@ -85,18 +97,24 @@ def deliver_command(given: Given) -> None:
 FORMATS = ("pytest-benchmark", "csv", "parquet")
 
 
-@takes(
-    {
-        "form": option("--format", f"Output format: {', '.join(FORMATS)}.", str, FORMATS[0]),
-        "store_file": options.STORE,
-        "run": option(
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """The options of `dlbench export`."""
+
+    form: Annotated[str, option("--format", f"Output format: {', '.join(FORMATS)}.")] = FORMATS[0]
+    store_file: Annotated[str, options.STORE] = options.DEFAULT_STORE
+    run: Annotated[
+        str | None,
+        option(
             "--run", "The run: latest, previous, its id or the start of it. Without it, the newest."
         ),
-        "suite": options.OF_SUITE,
-        "machine": options.OF_MACHINE,
-    }
-)
-def export_command(given: Given) -> None:
+    ] = None
+    suite: Annotated[str | None, options.OF_SUITE] = None
+    machine: Annotated[str | None, options.OF_MACHINE] = None
+
+
+@takes(ExportOptions)
+def export_command(given: ExportOptions) -> None:
     """Write results to standard output for other tools.
 
     pytest-benchmark: one run with its raw samples. csv and parquet: a table with a row for each
@@ -123,14 +141,14 @@ def export_command(given: Given) -> None:
     if run:
         with Store.open(given.store_file, create=False) as store:
             run = run_named(run, store.runs())
-    found = frames.launches(given.store_file, run, given.suite, given.machine)
+    launches = frames.launches(given.store_file, run, given.suite, given.machine)
     if form == "csv":
-        print(found.to_csv(index=False), end="")
+        print(launches.to_csv(index=False), end="")
         return
     if sys.stdout.isatty():
         raise UsageError("Parquet is binary. Write it to a file: `... --format parquet > FILE`.")
     try:
-        content = found.to_parquet(index=False)
+        content = launches.to_parquet(index=False)
     except ImportError as error:
         raise UsageError(
             "--format parquet needs the package pyarrow; install it, or choose --format csv."
@@ -138,45 +156,48 @@ def export_command(given: Given) -> None:
     sys.stdout.buffer.write(content)
 
 
-def _export_run(given: Given) -> None:
+def _export_run(given: ExportOptions) -> None:
+    """Print the newest run that the options choose as JSON of pytest-benchmark."""
     with Store.open(given.store_file, create=False) as store:
         runs = store.runs()
-        wanted = run_named(given.run, runs) if given.run else ""
-        asked = Narrowing(wanted, given.suite or "", given.machine or "")
-        found = [run for run in runs if asked.takes(run)]
-        if not found:
-            named = {"run": given.run, "suite": given.suite, "machine": given.machine}
-            words = (
-                " ".join(f"--{name} {value}" for name, value in named.items() if value) or "any run"
-            )
+        identifier = run_named(given.run, runs) if given.run else ""
+        narrowing = Narrowing(identifier, given.suite or "", given.machine or "")
+        matching = [run for run in runs if narrowing.takes(run)]
+        if not matching:
+            words = options.words_of(given, ("run", "suite", "machine"))
             raise UsageError(
-                f"Nothing in {store.name} matches {words}. `dlbench report runs` lists what is "
-                "there."
+                f"Nothing in {store.name} matches {' '.join(words) or 'any run'}. `dlbench report "
+                "runs` lists what is there."
             )
-        chosen = found[-1]
-        if len(found) > 1:
-            say(f"run {chosen.id}, the newest of {len(found)}; --run ID chooses another")
+        chosen = matching[-1]
+        if len(matching) > 1:
+            say(f"run {chosen.id}, the newest of {len(matching)}; --run ID chooses another")
         records = store.records(run=chosen.id)
         if sentence := processes_in_one_list(records):
             say(sentence)
         print(run_to_pytest_benchmark(chosen, records, store.machine(chosen.machine)), end="")
 
 
-_ONE_RUN = "Treat files of other benchmarks as launches (fresh processes) of one run."
+@dataclass(frozen=True, kw_only=True)
+class ImportOptions:
+    """The options of `dlbench import`."""
+
+    files: Annotated[list[str], argument("FILE", "JSON files of pytest-benchmark.")]
+    store_file: Annotated[str, options.STORE] = options.DEFAULT_STORE
+    one_run: Annotated[
+        bool,
+        flag(
+            "--one-run", "Treat files of other benchmarks as launches (fresh processes) of one run."
+        ),
+    ] = False
 
 
-@takes(
-    {
-        "files": options.argument("FILE", "JSON files of pytest-benchmark.", list[str]),
-        "store_file": options.STORE,
-        "one_run": flag("--one-run", _ONE_RUN),
-    }
-)
-def import_command(given: Given) -> None:
-    """Read pytest-benchmark files into a store: dlbench's own are restored, others become separate
-    rows.
+@takes(ImportOptions)
+def import_command(given: ImportOptions) -> None:
+    """Read pytest-benchmark files into a store.
 
-    Nothing is written unless every file can be read.
+    Files that dlbench wrote are restored, others become rows of their own. Nothing is written
+    unless every file can be read.
 
     Examples:
 
@@ -196,41 +217,48 @@ def import_command(given: Given) -> None:
             f"There is no benchmark in {', '.join(given.files)}. Nothing was imported."
         )
     with Store.open(given.store_file) as store:
-        present = {run.id for run in store.runs()}
-        for each in imported:
-            if each.run.id in present:
-                raise UsageError(
-                    f"{store.name} holds run {each.run.id} already. Nothing was imported."
-                )
-        new = [_without_stored(each, store) for each in imported]
-        if not any(each.records for each in new):
-            raise UsageError(
-                f"{store.name} holds these measurements already. Nothing was imported."
-            )
-        for whole, rest in zip(imported, new, strict=True):
-            if missing := len(whole.records) - len(rest.records):
-                records = counted(missing, "record")
-                say(
-                    f"run {whole.run.id}: {records} left out, whose measurements {store.name} "
-                    "holds already"
-                )
-        imported = [each for each in new if each.records]
-        for each in imported:
+        new = _new_in(store, imported)
+        for described in new:
             # A description probed on the machine itself is not replaced by that in a file.
-            if each.machine is not None and store.machine(each.run.machine) is None:
-                store.add_machine(each.run.machine, each.machine)
-        store.append_runs((each.run, each.records) for each in imported)
-        for each in imported:
-            records = counted(len(each.records), "record")
-            say(f"run {each.run.id} of {each.run.suite}: {records} into {store.name}")
+            if described.machine is not None and store.machine(described.run.machine) is None:
+                store.add_machine(described.run.machine, described.machine)
+        store.append_runs((stored.run, stored.records) for stored in new)
+        for stored in new:
+            records = counted(len(stored.records), "record")
+            say(f"run {stored.run.id} of {stored.run.suite}: {records} into {store.name}")
+
+
+def _new_in(store: Store, imported: Iterable[Imported]) -> list[Imported]:
+    """Return the runs with measurements that the store lacks, without the others.
+
+    Raises UsageError for a run that the store holds, and if it holds all measurements.
+    """
+    present = {run.id for run in store.runs()}
+    whole_runs = list(imported)
+    for whole in whole_runs:
+        if whole.run.id in present:
+            raise UsageError(
+                f"{store.name} holds run {whole.run.id} already. Nothing was imported."
+            )
+    new_runs = [_without_stored(whole, store) for whole in whole_runs]
+    if not any(new.records for new in new_runs):
+        raise UsageError(f"{store.name} holds these measurements already. Nothing was imported.")
+    for whole, new in zip(whole_runs, new_runs, strict=True):
+        missing = len(whole.records) - len(new.records)
+        if missing:
+            say(
+                f"run {whole.run.id}: {counted(missing, 'record')} left out, whose measurements "
+                f"{store.name} holds already"
+            )
+    return [new for new in new_runs if new.records]
 
 
 def _without_stored(imported: Imported, store: Store) -> Imported:
-    """Return a run without measurements of other programs' benchmarks that the store holds
-    already.
-    """
+    """Return a run without the measurements of other programs that the store holds."""
     if imported.run.suite != PYTEST_BENCHMARK:
         return imported
-    near = [run for run in store.runs() if pytest_benchmark_files.may_repeat(imported.run, run)]
-    stored = [record for run in near for record in store.records(run=run.id)]
+    stored: list[Record] = []
+    for run in store.runs():
+        if pytest_benchmark_files.may_repeat(imported.run, run):
+            stored += store.records(run=run.id)
     return pytest_benchmark_files.without_stored(imported, stored)

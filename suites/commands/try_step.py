@@ -3,9 +3,10 @@
 import shlex
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
+from typing import Annotated
 
 import typer
 
@@ -36,7 +37,7 @@ from ..run.launcher import Launched, LaunchRequest, Tick, launch_process
 from ..run.quiet import measuring
 from ..run.runner import left_behind_of
 from . import options
-from .options import Given, option, takes
+from .options import SuiteOptions, argument, option, takes
 
 _PROTOCOL = ProtocolSection(
     warmup_steps=3, steps=5, minimum_steps=2, seconds=5.0, cell_seconds=600.0
@@ -45,33 +46,49 @@ _LAUNCHES = 2
 _WORTH_SAYING = (LOSS_CONSTANT, THREADS_EXCEEDED, THREADS_UNUSED, NO_STEADY_STATE)
 """Flags about the file. Others are about the machine, and a trial is not a measurement."""
 
-_OF_THE_FILE: options.Options = {
-    "python": option("--python", "The interpreter that has the step's framework.", metavar="PATH"),
-    "batch_sizes": option("--batch-sizes", "Mini-batch size.", metavar="SIZE"),
-    "devices": option("--devices", "Device: `cpu` or `cuda:0`.", metavar="NAME"),
-    "precisions": option("--precisions", "Precision that the file is asked for.", metavar="NAME"),
-    "task": option(
-        "--task", "`training`, or `inference` where the step returns outputs.", metavar="NAME"
-    ),
-    "env": options.BUILDS["env"],
-    "loss_tolerance": options.BUILDS["loss_tolerance"],
-}
-"""Options of the file and its launches, which a run of it needs too."""
 
+@dataclass(frozen=True, kw_only=True)
+class _FileOptions:
+    """Options of the file and its launches, which a run of it needs too."""
 
-@takes(
-    {
-        "file": options.argument("FILE", "The file with the step, such as train_step.py."),
-        "threads": option(
-            "--threads", "Thread count (default: as many as cores).", metavar="COUNT"
+    python: Annotated[
+        str | None,
+        option("--python", "The interpreter that has the step's framework.", metavar="PATH"),
+    ] = None
+    batch_sizes: Annotated[
+        str | None, option("--batch-sizes", "Mini-batch size.", metavar="SIZE")
+    ] = None
+    devices: Annotated[
+        str | None, option("--devices", "Device: `cpu` or `cuda:0`.", metavar="NAME")
+    ] = None
+    precisions: Annotated[
+        str | None, option("--precisions", "Precision that the file is asked for.", metavar="NAME")
+    ] = None
+    task: Annotated[
+        str | None,
+        option(
+            "--task", "`training`, or `inference` where the step returns outputs.", metavar="NAME"
         ),
-        "cell_budget": options.CELL_BUDGET,
-        **_OF_THE_FILE,
-    }
-)
-def try_command(given: Given) -> None:
-    """Run a training step of your own in two processes, show what it prints, and say what dlbench
-    sees of it.
+    ] = None
+    env: Annotated[list[str] | None, options.ENV] = None
+    loss_tolerance: Annotated[str | None, options.LOSS_TOLERANCE] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TryOptions(_FileOptions):
+    """The options of `dlbench try`."""
+
+    file: Annotated[str, argument("FILE", "The file with the step, such as train_step.py.")]
+    threads: Annotated[
+        str | None,
+        option("--threads", "Thread count (default: as many as cores).", metavar="COUNT"),
+    ] = None
+    cell_budget: Annotated[str | None, options.CELL_BUDGET] = None
+
+
+@takes(TryOptions)
+def try_command(given: TryOptions) -> None:
+    """Run a training step of your own in two processes, with its output and a check of its results.
 
     Nothing is stored. Exit code 1: the step does not run, or its losses differ between the two
     processes.
@@ -81,27 +98,8 @@ def try_command(given: Given) -> None:
     - `dlbench try train_step.py`
     - `dlbench try train_step.py --python ~/venv/bin/python --threads 2`
     """
-    own.register_steps([given.file])
-    python = [given.python] if given.python is not None else []
-    chosen = options.choices(
-        Given(**{**vars(given), "step": [given.file], "python": python, "adapter": None})
-    )
-    assert chosen.own is not None
     machine = probe()
-    suite = Suite(
-        name="try",
-        summary="a trial",
-        frameworks=chosen.own.names,
-        threads="cores",
-        protocol=_PROTOCOL,
-    )
-    place = preparation.capacity(machine)
-    plan = chosen.own.tolerated(
-        expand(chosen.own.instead_of(suite), chosen, place, preparation.new_seed())
-    )
-    if len(plan.cells) > 1:
-        raise UsageError("A trial runs one cell. Give one value to each option.")
-    preparation.check_interpreters(chosen.builds)
+    plan = _plan(given, machine)
     folders.make_folder(folders.home())
     if left := left_behind_of(plan):
         say(left)
@@ -112,50 +110,79 @@ def try_command(given: Given) -> None:
         if given.python is None and "ModuleNotFoundError" in records[-1].outcome.reason:
             show("Name the interpreter that has this module: --python PATH.", whole=True)
         raise typer.Exit(NOTHING_MEASURED)
-    words = [
-        program(),
-        "run",
-        "threads",
-        "--step",
-        given.file,
-        *options.words_of(given, _OF_THE_FILE),
-    ]
+    words = [program(), "run", "threads", "--step", given.file]
+    words += options.words_of(given, options.names_of(_FileOptions))
     show(f"Next: {shlex.join(words)}", whole=True)
 
 
-def _launch(plan: Plan, machine: Machine) -> list[Record]:
-    """Launch the cell until a launch fails, twice at most; raises FrameworkEnvironmentError without
-    an interpreter.
+def _plan(given: TryOptions, machine: Machine) -> Plan:
+    """Return the plan of the file's one cell.
+
+    Raises UsageError, and FrameworkEnvironmentError for an unsuitable interpreter.
     """
+    own.register_steps([given.file])
+    chosen = options.choices(
+        SuiteOptions(
+            step=[given.file],
+            python=[given.python] if given.python is not None else [],
+            threads=given.threads,
+            batch_sizes=given.batch_sizes,
+            devices=given.devices,
+            precisions=given.precisions,
+            task=given.task,
+            cell_budget=given.cell_budget,
+            env=given.env,
+            loss_tolerance=given.loss_tolerance,
+        )
+    )
+    assert chosen.own is not None
+    suite = Suite(
+        name="try",
+        summary="a trial",
+        frameworks=chosen.own.names,
+        threads="cores",
+        protocol=_PROTOCOL,
+    )
+    place = preparation.capacity(machine)
+    plan = expand(chosen.own.instead_of(suite), chosen, place, preparation.new_seed())
+    if len(plan.cells) > 1:
+        raise UsageError("A trial runs one cell. Give one value to each option.")
+    preparation.check_interpreters(chosen.builds)
+    return chosen.own.tolerated(plan)
+
+
+def _launch(plan: Plan, machine: Machine) -> list[Record]:
+    """Launch the cell twice, or until a launch fails. Raises FrameworkEnvironmentError."""
     cell = plan.cells[0]
     sources = environment.prepare_sources(plan.builds, say)
     source = sources[cell.framework]
     if source.interpreter is None:
         raise FrameworkEnvironmentError(source.reason)
 
-    def shown(request: LaunchRequest, tick: Tick) -> Launched:
+    def launch_with_output(request: LaunchRequest, tick: Tick) -> Launched:
         return launch_process(replace(request, shown=True), tick)
 
     run = preparation.new_run(plan, machine, "try")
-    runner = LaunchRunner(plan, run, shown, sources, lambda cell: None, machine=machine)
+    runner = LaunchRunner(
+        plan, run, launch_with_output, sources, lambda cell: None, machine=machine
+    )
     records: list[Record] = []
     with measuring(say, wait=True, computes=plan.computes):
-        for number_of_launch in range(_LAUNCHES):
-            show(
-                f"Process {number_of_launch + 1} of {_LAUNCHES}, {name_of(cell)}. Its output:",
-                whole=True,
-            )
+        for launch in range(_LAUNCHES):
+            show(f"Process {launch + 1} of {_LAUNCHES}, {name_of(cell)}. Its output:", whole=True)
             sys.stdout.flush()
-            records.append(runner.attempt(PlannedLaunch(cell, number_of_launch), plan.protocol))
-            if not records[-1].outcome.samples_ns:
+            record = runner.attempt(PlannedLaunch(cell, launch), plan.protocol)
+            records.append(record)
+            if not record.outcome.samples_ns:
                 break
     return records
 
 
 def _lines(records: list[Record], plan: Plan, machine: Machine) -> Iterator[str]:
-    """Yield what the launches of a file showed."""
+    """Yield the results of a file's launches, in lines."""
     yield ""
-    first, last = records[0].outcome, records[-1].outcome
+    first = records[0].outcome
+    last = records[-1].outcome
     if first.samples_ns:
         yield from _times(first)
         yield from _losses(first)
@@ -172,14 +199,17 @@ def _lines(records: list[Record], plan: Plan, machine: Machine) -> Iterator[str]
 
 def _times(outcome: Outcome) -> Iterator[str]:
     """Yield the seconds of a launch's parts."""
-    parts = {"import": outcome.import_seconds, "prepare()": outcome.prepare_seconds}
-    parts["first step"] = outcome.first_step_seconds
-    known = [
-        f"{name} {number(seconds)} s" for name, seconds in parts.items() if seconds is not None
-    ]
-    following = [nanoseconds * 1e-9 for nanoseconds in outcome.warmup_ns]
-    steps = ", ".join(map(number, following))
-    yield f"Time: {', '.join(known)}, the steps after it {steps} s."
+    seconds_by_part = {
+        "import": outcome.import_seconds,
+        "prepare()": outcome.prepare_seconds,
+        "first step": outcome.first_step_seconds,
+    }
+    parts = []
+    for name, seconds in seconds_by_part.items():
+        if seconds is not None:
+            parts.append(f"{name} {number(seconds)} s")
+    steps = ", ".join(number(nanoseconds * 1e-9) for nanoseconds in outcome.warmup_ns)
+    yield f"Time: {', '.join(parts)}, the steps after it {steps} s."
     yield (
         f"A timed step: {number(median(outcome.step_seconds()))} s (median of "
         f"{outcome.timed_steps()})."
@@ -202,7 +232,7 @@ def _outputs(outcome: Outcome) -> Iterator[str]:
     """Yield the first of the outputs that launches compare."""
     if outcome.parity is None or not outcome.parity.outputs:
         return
-    some = ", ".join(f"{number:.6g}" for number in outcome.parity.outputs[0][:4])
+    some = ", ".join(f"{output:.6g}" for output in outcome.parity.outputs[0][:4])
     yield (
         f"Outputs of the first {len(outcome.parity.outputs)} calls, which launches must agree on, "
         f"begin with: {some}."
@@ -222,15 +252,15 @@ def _threads(record: Record, machine: Machine) -> Iterator[str]:
 
 
 def _declared(plan: Plan, outcome: Outcome) -> Iterator[str]:
-    """Yield what the file says about itself, and what stays unknown."""
+    """Yield the file's statements about itself, and the facts that stay unknown."""
     file = framework.find(plan.cells[0].framework).file
     assert file is not None
-    text = own.description(Path(file))
-    yield f"The file says: {'; '.join(text.said) or 'nothing beside prepare'}."
-    unknown = list(text.unknown)
-    if outcome.samples_ns and (
-        outcome.parity is None or not (outcome.parity.losses or outcome.parity.outputs)
-    ):
+    description = own.description(Path(file))
+    yield f"The file says: {'; '.join(description.said) or 'nothing beside prepare'}."
+    unknown = list(description.unknown)
+    parity = outcome.parity
+    can_compare = parity is not None and bool(parity.losses or parity.outputs)
+    if outcome.samples_ns and not can_compare:
         unknown.append(
             "whether launches compute the same: prepare returns no function for the loss"
         )

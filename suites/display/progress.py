@@ -1,5 +1,6 @@
-"""Progress of a run or a comparison: a line per launch or pair, one with the time left, the matrix
-so far.
+"""Progress of a run or a comparison.
+
+A line for each launch or pair, one with the time left, and the matrix so far.
 """
 
 import math
@@ -20,6 +21,7 @@ from dlbench.reports.results.record import BASELINE, CANDIDATE, Record
 from ..planning.plan import Plan
 from ..run.groups import Group
 from ..run.schedules import ContestSchedule, Schedule, half_width
+from .numbers import clock, percent
 from .screen import StatusLine
 
 # The matrix so far is printed when this long has passed since the last, and not more than about
@@ -28,39 +30,13 @@ _MATRIX_SECONDS = 60.0
 _WIDE_SHOWN = 5
 
 
-def clock(seconds: float) -> str:
-    """Return seconds as "42 s", "3:07" or "1:02:03"."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if not hours:
-        return f"{minutes}:{rest:02}" if minutes else f"{rest} s"
-    return f"{hours}:{minutes:02}:{rest:02}"
-
-
-def in_words(seconds: float) -> str:
-    """Return seconds with a unit: "42 s", "3 min", "1 h 20 min"."""
-    if seconds < 60:
-        return f"{max(1, round(seconds))} s"
-    minutes = round(seconds / 60)
-    hours, rest = divmod(minutes, 60)
-    if not hours:
-        return f"{minutes} min"
-    return f"{hours} h {rest} min" if rest else f"{hours} h"
-
-
-def percent(share: float) -> str:
-    """Return a share as "2 %", "0.45 %" or "13 %"."""
-    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
-
-
 def result_line(record: Record) -> str:
     """Return the result of a launch in a few words."""
     outcome = record.outcome
     if outcome.gives_a_number():
         seconds = median(outcome.step_seconds())
         verdict = outcome.parity.verdict if outcome.parity else "unchecked"
-        # Nobody knows the mathematics of a user's own step: its launches are compared with one
-        # another.
+        # No reference computes a user's own step: its launches are compared with one another.
         checked = "parity"
         if is_own_step(record.cell) and verdict != "unchecked":
             checked = "outputs" if record.cell.infers else "losses"
@@ -71,14 +47,13 @@ def result_line(record: Record) -> str:
 
 
 def remark(schedule: Schedule, record: Record) -> str:
-    """Return the cell's interval after a launch, and whether it was repeated or disturbed; empty if
-    none applies.
-    """
+    """Return the cell's interval after a launch, and whether it was repeated or disturbed."""
     parts = []
     if record.outcome.samples_ns and schedule.plan.interval is not None:
         launches = schedule.stats[record.cell]
         width = half_width(launches, schedule.spread)
-        parts.append(f"launch {len(launches)}" + ("" if width is None else f" ±{percent(width)}"))
+        reached = "" if width is None else f" ±{percent(width)}"
+        parts.append(f"launch {len(launches)}{reached}")
     if record.attempt:
         parts.append(f"attempt {record.attempt + 1}")
     if disturbed(record, schedule.host):
@@ -87,31 +62,28 @@ def remark(schedule: Schedule, record: Record) -> str:
 
 
 def precision_lines(plan: Plan, schedule: Schedule) -> list[str]:
-    """Return how many cells reached their precision, or the fastest cells; empty for a fixed number
-    of launches.
+    """Return how many cells reached their precision, or the fastest cells.
+
+    Empty for a fixed number of launches.
     """
     if isinstance(schedule, ContestSchedule):
         return headline(schedule.leaders(plan.most))
     if plan.interval is None:
         return []
-    launches = {cell: found for cell in plan.cells if (found := schedule.stats[cell])}
-    widths = {
-        cell: half_width(found, schedule.spread) or math.inf for cell, found in launches.items()
-    }
-    wide = sorted(
-        (cell for cell, width in widths.items() if width > plan.interval), key=lambda c: -widths[c]
-    )
+    widths = {}
+    for cell in plan.cells:
+        launches = schedule.stats[cell]
+        if launches:
+            widths[cell] = half_width(launches, schedule.spread) or math.inf
+    wide = [cell for cell, width in widths.items() if width > plan.interval]
+    wide.sort(key=widths.__getitem__, reverse=True)
     cells = f"{counted(len(widths), 'cell')} with a number"
-    lines = [
-        (
-            f"{len(widths) - len(wide)} of {cells} {'is' if len(widths) == 1 else 'are'} within "
-            f"±{percent(plan.interval)}"
-        )
-    ]
+    verb = "is" if len(widths) == 1 else "are"
+    lines = [f"{len(widths) - len(wide)} of {cells} {verb} within ±{percent(plan.interval)}"]
     for cell in wide[:_WIDE_SHOWN]:
         shown = "no interval" if math.isinf(widths[cell]) else f"±{percent(widths[cell])}"
-        after = counted(len(launches[cell]), "launch", "launches")
-        lines.append(f"  wider: {name_of(cell)}, {shown} after {after}")
+        launches_of_cell = counted(len(schedule.stats[cell]), "launch", "launches")
+        lines.append(f"  wider: {name_of(cell)}, {shown} after {launches_of_cell}")
     if len(wide) > _WIDE_SHOWN:
         lines.append(f"  and {len(wide) - _WIDE_SHOWN} more")
     return lines
@@ -129,16 +101,16 @@ def pair_line(first: Record, second: Record) -> str:
 
 
 class ProgressDisplay(StatusLine):
-    """Observer of a run for a terminal, or, where the output is no terminal, for a log."""
+    """Observer of a run for a terminal or, where the output is not a terminal, for a log."""
 
     def __init__(self, console: Console, matrix_so_far: Callable[[], str] | None = None) -> None:
         super().__init__(console)
         self._matrix_so_far = matrix_so_far
         self._matrix_at = time.monotonic()
-        self._what = ""
+        self._launch_name = ""
         self._schedule: Schedule | None = None
         self._first: Record | None = None
-        """Of a pair whose second launch is still to come."""
+        """The first launch of a pair whose second launch is still to come."""
 
     def follow(self, schedule: Schedule) -> None:
         """Say with each launch how its cell's interval and the run's estimates change."""
@@ -149,18 +121,14 @@ class ProgressDisplay(StatusLine):
         planned = launches[0]
         if planned.side in (BASELINE, CANDIDATE):
             side = planned.side if len(launches) == 1 else "both sides"
-            self._what = (
-                f"{name_of(planned.cell)}, {side}; about {(total - index) // 2 + 1} pairs left"
-            )
+            pairs_left = (total - index) // 2 + 1
+            self._launch_name = f"{name_of(planned.cell)}, {side}; about {pairs_left} pairs left"
             return
         name = name_of(planned.cell)
         if len(launches) > 1:
-            name = (
-                f"{name_of(launches[0].cell)} and {counted(len(launches) - 1, 'other cell')} in "
-                "turns"
-            )
-        self._what = f"{self._number(index, total)} {name}"
-        self.draw(f"starting, {clock(expected_seconds)} left  {self._what}", at_once=True)
+            name += f" and {counted(len(launches) - 1, 'other cell')} in turns"
+        self._launch_name = f"{self._number(index, total)} {name}"
+        self.draw(f"starting, {clock(expected_seconds)} left  {self._launch_name}", at_once=True)
 
     def _number(self, index: int, total: int) -> str:
         about = "~" if self._schedule and self._schedule.plan.launches_most else ""
@@ -168,28 +136,29 @@ class ProgressDisplay(StatusLine):
 
     def ticks(self, phase: str, seconds_left: float, seconds_left_overall: float) -> None:
         """Redraw the line, at most once a second."""
-        # What a narrow terminal cuts off is the launch's description, never the time left.
+        # A narrow terminal cuts off the launch's name, never the time left.
         self.draw(
             f"{phase}, {clock(seconds_left)} left, all in {clock(seconds_left_overall)}  "
-            f"{self._what}"
+            f"{self._launch_name}"
         )
 
     def ends(self, record: Record, index: int, total: int, seconds_left_overall: float) -> None:
         """Print the line of the launch or pair and, now and then, the matrix so far."""
         left = f"  ({clock(seconds_left_overall)} left)" if index < total else ""
         if record.side in (BASELINE, CANDIDATE):
-            first, self._first = self._first, record
+            first = self._first
+            self._first = record
             # A launch whose pair was given up has no second.
             if first is not None and first.side != record.side and first.launch == record.launch:
                 self.print(f"{pair_line(first, record)}{left}")
                 self._first = None
             return
-        said = remark(self._schedule, record) if self._schedule else ""
-        said = f"; {said}" if said else ""
-        self.print(
-            f"{self._number(index, total)} {name_of(record.cell)}: "
-            f"{result_line(record)}{said}{left}"
-        )
+        text = f"{self._number(index, total)} {name_of(record.cell)}: {result_line(record)}"
+        if self._schedule:
+            remarks = remark(self._schedule, record)
+            if remarks:
+                text += f"; {remarks}"
+        self.print(f"{text}{left}")
         pause = max(_MATRIX_SECONDS, seconds_left_overall / 6)
         if self._matrix_so_far and index < total and time.monotonic() - self._matrix_at > pause:
             for line in self._matrix_so_far().splitlines():

@@ -1,6 +1,4 @@
-"""Output shared by the commands: lines on stderr, a status line, plain tables and JSON on
-stdout.
-"""
+"""Output shared by the commands: lines on stderr, a status line, tables and JSON on stdout."""
 
 import os
 import shlex
@@ -25,23 +23,20 @@ def program() -> str:
     called = Path(sys.argv[0])
     if called.name != "dlbench" or shutil.which("dlbench") == str(called):
         return "dlbench"
-    return (
-        os.path.relpath(called)
-        if called.is_absolute() and called.is_relative_to(Path.cwd())
-        else str(called)
-    )
+    if called.is_absolute() and called.is_relative_to(Path.cwd()):
+        return os.path.relpath(called)
+    return str(called)
 
 
 def as_called(command: str) -> str:
-    """Return a command of dlbench's as it can be typed here."""
+    """Return a command of dlbench as it can be typed in this shell."""
     return f"{shlex.quote(program())}{command.removeprefix('dlbench')}"
 
 
 def resume_command() -> str:
-    """Return the command that resumes this one if it ends early: the same with --resume, ready to
-    type.
+    """Return the command that resumes this one if it ends early, ready to type.
 
-    A password in a store's URL is left out.
+    It is the same with --resume, without the password of a store's URL.
     """
     from dlbench.reports.results.storage import servers
 
@@ -57,13 +52,12 @@ err = Console(stderr=True, highlight=False)
 
 
 def show(line: str = "", whole: bool = False) -> None:
-    """Print a line of a result to stdout, folded to the terminal's width unless it is to stay
-    whole.
-    """
+    """Print a line of a result to stdout, folded to the terminal's width unless ``whole``."""
     from dlbench.reports.formats.terminal import wrapped
 
     text = visible(line)
-    for part in [text] if whole else wrapped(text, out.width) or [""]:
+    lines = [text] if whole else wrapped(text, out.width)
+    for part in lines or [""]:
         out.print(Text(part), soft_wrap=True)
 
 
@@ -91,9 +85,8 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
         shown.add_column(Text(name), overflow="fold")
     for row in rows:
         shown.add_row(*(Text(table_field(text)) for text in row))
-    out.print(
-        Text(one_line(title, FIELD), style="table.title")
-    )  # one of the table's own is no wider than the table
+    # A title of the table's own would be no wider than the table.
+    out.print(Text(one_line(title, FIELD), style="table.title"))
     out.print(shown)
 
 
@@ -106,11 +99,9 @@ class StatusLine:
     def __init__(self, console: Console) -> None:
         self.console = console
         self._drawn_at = 0.0
-        self._live = (
-            Live(console=console, auto_refresh=False, transient=True)
-            if console.is_terminal
-            else None
-        )
+        self._live: Live | None = None
+        if console.is_terminal:
+            self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def __enter__(self) -> Self:
         if self._live:
@@ -125,8 +116,9 @@ class StatusLine:
             self._live.stop()
 
     def draw(self, line: str, at_once: bool = False) -> None:
-        """Redraw the line, at most once a second unless it must be at once; a narrow terminal cuts
-        off its end.
+        """Redraw the line, at most once a second unless ``at_once``.
+
+        A narrow terminal cuts off its end.
         """
         now = time.monotonic()
         if self._live is None or (not at_once and now - self._drawn_at < _REDRAW_SECONDS):

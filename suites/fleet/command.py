@@ -5,10 +5,10 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,8 +17,8 @@ from dlbench.reports.results.storage import servers
 from dlbench.reports.results.storage.store import Store
 
 from ..commands import options
-from ..commands.options import Given, flag, option, several, takes
-from ..commands.run import CONDITIONS
+from ..commands.options import SuiteOptions, argument, flag, option, takes
+from ..commands.run import ConditionOptions
 from ..display.help import CommandLine
 from ..display.screen import StatusLine, complain, err, print_json, program, say, show, table
 from ..errors import FLEET_INCOMPLETE, Interrupted, SuitesError, UsageError, unknown_name
@@ -36,58 +36,116 @@ _WATCH_SECONDS = (1.0, 10.0)
 """The first and the longest pause between two queries of scheduler and store."""
 _SCHEDULERS = ("slurm", "local")
 
-_NEWEST = "The fleet's id. Without it, the newest."
-_WHICH: options.Options = {"fleet_id": options.argument("FLEET", _NEWEST, str | None, None)}
-_NODE: options.Options = {"node": option("--node", "Only this node's job.", metavar="NAME")}
 _WAIT = flag("--wait", "Wait until all jobs have ended.")
-_FLEET: options.Options = {
-    "on": option(
-        "--on",
-        "Where jobs run: on Slurm (default), or as processes on this machine.",
-        metavar="|".join(_SCHEDULERS),
-    ),
-    "nodes": option("--nodes", "Number of nodes; idle ones first.", int | None, min=1),
-    "nodelist": option("--nodelist", "Use these nodes: n1,n2.", metavar="NAMES"),
-    "partition": option("--partition", "Slurm's partition.", str, ""),
-    "exclusive": option(
-        "--exclusive/--shared", "Whether a job has its node to itself (default: yes).", bool | None
-    ),
-    "time_limit": option("--time-limit", "Slurm ends a job after this: 90m, 8h.", str, ""),
-    "account": option("--account", "Slurm's account.", str, ""),
-    "qos": option("--qos", "Slurm's quality of service.", str, ""),
-    "slurm_option": several(
-        "--slurm-option", "A further option of sbatch: constraint=zen4.", "KEY=VALUE"
-    ),
-    "node_python": option(
-        "--node-python",
-        "The Python that has dlbench on the nodes (default: this one).",
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FleetOptions:
+    """How and where the jobs of a fleet run."""
+
+    name: Annotated[str, options.SUITE]
+    on: Annotated[
+        str | None,
+        option(
+            "--on",
+            "Where jobs run: on Slurm (default), or as processes on this machine.",
+            metavar="|".join(_SCHEDULERS),
+        ),
+    ] = None
+    nodes: Annotated[
+        int | None, option("--nodes", "Number of nodes; idle ones first.", metavar="N", min=1)
+    ] = None
+    nodelist: Annotated[
+        str | None, option("--nodelist", "Use these nodes: n1,n2.", metavar="NAMES")
+    ] = None
+    partition: Annotated[str, option("--partition", "Slurm's partition.")] = ""
+    exclusive: Annotated[
+        bool | None,
+        option("--exclusive/--shared", "Whether a job has its node to itself (default: yes)."),
+    ] = None
+    time_limit: Annotated[str, option("--time-limit", "Slurm ends a job after this: 90m, 8h.")] = ""
+    account: Annotated[str, option("--account", "Slurm's account.")] = ""
+    qos: Annotated[str, option("--qos", "Slurm's quality of service.")] = ""
+    slurm_option: Annotated[
+        list[str] | None,
+        option(
+            "--slurm-option", "A further option of sbatch: constraint=zen4.", metavar="KEY=VALUE"
+        ),
+    ] = None
+    node_python: Annotated[
         str,
-        "",
-        metavar="PATH",
-    ),
-    "store_file": options.STORE,
-    "folder": option(
-        "--folder",
-        "For logs; all nodes must see it under this path.",
+        option(
+            "--node-python",
+            "The Python that has dlbench on the nodes (default: this one).",
+            metavar="PATH",
+        ),
+    ] = ""
+    store_file: Annotated[str, options.STORE] = options.DEFAULT_STORE
+    folder: Annotated[
         Path | None,
-        metavar="FOLDER",
-    ),
-    "resume": flag("--resume", "Resubmit the unfinished jobs of the suite's newest fleet."),
-    "fleet": option("--fleet", "With --resume: this fleet.", metavar="ID"),
-    "wait": _WAIT,
-}
-_RUN_OPTIONS: options.Options = {  # each job gets them
-    **options.AXES,
-    **options.LAUNCHES,
-    **options.BUILDS,
-    "budget": options.BUDGET,
-    "no_build": options.NO_BUILD,
-    "seed": options.SEED,
-    **CONDITIONS,
-}
+        option("--folder", "For logs; all nodes must see it under this path.", metavar="FOLDER"),
+    ] = None
+    resume: Annotated[
+        bool, flag("--resume", "Resubmit the unfinished jobs of the suite's newest fleet.")
+    ] = False
+    fleet: Annotated[str | None, option("--fleet", "With --resume: this fleet.", metavar="ID")] = (
+        None
+    )
+    wait: Annotated[bool, _WAIT] = False
 
 
-def settings_of(given: Given, scheduler: str) -> dict[str, str]:
+@dataclass(frozen=True, kw_only=True)
+class _JobSessionOptions:
+    """The budget and the seed of each job."""
+
+    budget: Annotated[str | None, options.BUDGET] = None
+    no_build: Annotated[bool, options.NO_BUILD] = False
+    seed: Annotated[int | None, options.SEED] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _JobOptions(SuiteOptions, _JobSessionOptions, ConditionOptions):
+    """The options of `dlbench run` that each job gets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetRunOptions(_FleetOptions, _JobOptions):
+    """The options of `dlbench fleet run`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _WhichOptions:
+    """The fleet that is meant."""
+
+    fleet_id: Annotated[
+        str | None, argument("FLEET", "The fleet's id. Without it, the newest.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusOptions(_WhichOptions):
+    """The options of `dlbench fleet status`."""
+
+    store_file: Annotated[str, options.STORE] = options.DEFAULT_STORE
+    wait: Annotated[bool, _WAIT] = False
+    as_json: Annotated[bool, options.JSON] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogsOptions(_WhichOptions):
+    """The options of `dlbench fleet logs`."""
+
+    node: Annotated[str | None, option("--node", "Only this node's job.", metavar="NAME")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CancelOptions(LogsOptions):
+    """The options of `dlbench fleet cancel`."""
+
+    store_file: Annotated[str, options.STORE] = options.DEFAULT_STORE
+
+
+def settings_of(given: FleetRunOptions, scheduler: str) -> dict[str, str]:
     """Return the settings of every job, by name.
 
     Raises UsageError, also for options that only Slurm has.
@@ -117,8 +175,8 @@ def _scheduler(fleet: Fleet) -> Slurm | Local:
 
 
 @fleet_app.command("run")
-@takes({"name": options.SUITE}, _FLEET, _RUN_OPTIONS)
-def run_command(given: Given) -> None:
+@takes(FleetRunOptions)
+def run_command(given: FleetRunOptions) -> None:
     """Measure a suite on several machines: one job for each, a `dlbench run` of the whole suite.
 
     Each job writes to a store on its node, and delivers it to the server that --store names. All
@@ -134,7 +192,7 @@ def run_command(given: Given) -> None:
     - `dlbench fleet run quick --on slurm --resume`
     - `dlbench fleet run quick --on local --nodes 2 --frameworks null --store results.sqlite --wait`
     """
-    words = options.words_of(given, _RUN_OPTIONS)
+    words = options.words_of(given, options.names_of(_JobOptions))
     name = given.name
     if given.resume:
         _resume(given, words)
@@ -166,7 +224,9 @@ def run_command(given: Given) -> None:
     _submit(fleet, scheduler, nodes, given)
 
 
-def _submit(fleet: Fleet, scheduler: Slurm | Local, nodes: Iterable[str], given: Given) -> None:
+def _submit(
+    fleet: Fleet, scheduler: Slurm | Local, nodes: Iterable[str], given: FleetRunOptions
+) -> None:
     """Submit jobs, and wait for them with --wait; exit with FLEET_INCOMPLETE if one is refused."""
     command = [fleet.settings["python"], "-m", "dlbench.suites", "run", fleet.suite, *fleet.options]
     # A password stays in the environment, which others on a node cannot read.
@@ -194,7 +254,7 @@ def _submit(fleet: Fleet, scheduler: Slurm | Local, nodes: Iterable[str], given:
         raise typer.Exit(FLEET_INCOMPLETE)
 
 
-def _resume(given: Given, words: list[str]) -> None:
+def _resume(given: FleetRunOptions, words: list[str]) -> None:
     if given.nodes is not None or given.nodelist is not None or given.folder is not None:
         raise UsageError(
             "--nodes, --nodelist and --folder are not for --resume: it submits the same nodes' "
@@ -222,7 +282,7 @@ def _resume(given: Given, words: list[str]) -> None:
     _submit(fleet, _scheduler(fleet), broken, given)
 
 
-def _check_secrets(given: Given) -> None:
+def _check_secrets(given: FleetRunOptions) -> None:
     """Raise UsageError for a secret whose value a job would need in its command."""
     for name, value in variables.read(given.env or ()).items():
         if variables.is_secret(name) and os.environ.get(name) != value:
@@ -249,8 +309,8 @@ def _check_store(target: str, scheduler: str) -> None:
 
 
 @fleet_app.command("status")
-@takes(_WHICH, {"store_file": options.STORE, "wait": _WAIT, "as_json": options.JSON})
-def status_command(given: Given) -> None:
+@takes(StatusOptions)
+def status_command(given: StatusOptions) -> None:
     """Show each job's state from the scheduler, and its progress from the records in the store.
 
     The exit code is 1 if a job ended without finishing its run.
@@ -288,8 +348,8 @@ def status_command(given: Given) -> None:
 
 
 @fleet_app.command("cancel")
-@takes(_WHICH, {"store_file": options.STORE, **_NODE})
-def cancel_command(given: Given) -> None:
+@takes(CancelOptions)
+def cancel_command(given: CancelOptions) -> None:
     """End a fleet's active jobs; every finished launch is stored.
 
     Examples:
@@ -314,8 +374,8 @@ def cancel_command(given: Given) -> None:
 
 
 @fleet_app.command("logs")
-@takes(_WHICH, _NODE)
-def logs_command(given: Given) -> None:
+@takes(LogsOptions)
+def logs_command(given: LogsOptions) -> None:
     """Print the output of the jobs of a fleet.
 
     Examples:

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
@@ -23,12 +23,12 @@ from dlbench.reports.results.record import Record, Run
 from dlbench.reports.results.safe_text import visible
 from dlbench.reports.results.storage import delivery
 
-from ..commands.options import Given, choices
+from ..commands.options import SuiteOptions, choices, names_of
 from ..commands.plan import plan_of, size_of
 from ..display.screen import say
 from ..errors import DlbenchError
 from ..planning import own, values
-from ..planning.axes import AXIS_OPTIONS, KEYS, LIMITS, PROTOCOL_KEYS
+from ..planning.axes import AXIS_OPTIONS, LIMITS
 from ..planning.plan import Plan, check_count, memory_line, narrow_to
 from ..run import preparation
 from ..run.runner import RunProfile, run_plan
@@ -296,18 +296,19 @@ def _tests_of_cells(items: Iterable[pytest.Item]) -> list[tuple[pytest.Item, str
 
 
 def _plan(config: pytest.Config, machine: Machine) -> Plan:
-    keys = (*KEYS, *PROTOCOL_KEYS, "steps", "python", "adapter", "step", "loss_tolerance", "env")
-    given = Given(**{key: config.getoption(f"dlbench_{key}") for key in keys})
+    disabled = config.getoption("benchmark_disable") and not config.getoption("benchmark_enable")
+    given = SuiteOptions(
+        **{key: config.getoption(f"dlbench_{key}") for key in names_of(SuiteOptions)}
+    )
     own.register_adapters(given.adapter)
     own.register_steps(given.step)
-    if config.getoption("benchmark_disable") and not config.getoption("benchmark_enable"):
-        # With --benchmark-disable pytest-benchmark only checks that the benchmarks work: it calls
-        # each of them once.
-        given.launches = "1"
-        given.interval = None
-        given.steps = 1
-    suite = config.getoption("dlbench_suite")
-    plan = plan_of(suite, choices(given), machine, config.getoption("dlbench_seed"))
+    if disabled:
+        # With --benchmark-disable pytest-benchmark calls what it would measure once, to see that it
+        # works.
+        given = replace(given, launches="1", interval=None, steps=1)
+    plan = plan_of(
+        config.getoption("dlbench_suite"), choices(given), machine, config.getoption("dlbench_seed")
+    )
     check_count(plan, config.getoption("dlbench_yes"))
     return plan
 

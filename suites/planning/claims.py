@@ -11,11 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dlbench.adapters.networks import Network
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.claims.claims import OWN, Claim
-from dlbench.reports.claims.figures import OwnClaim
 
 from ..errors import UsageError
 from . import devices, suite
@@ -25,12 +24,15 @@ from .suite import ProtocolSection
 from .toml_files import parse_toml, read_text, validated
 from .values import Capacity, Row
 
+if TYPE_CHECKING:  # the report imports SciPy, and `dlbench plan` needs the name of this suite alone
+    from dlbench.reports.claims.claims import Claim
+
 NAME = "claims"
 PROTOCOL = ProtocolSection(maximum_warmup_steps=30, sample_seconds=0.01, seconds=4.0)
 
 
 def plan_of_claims(
-    claims: Iterable[Claim],
+    claims: "Iterable[Claim]",
     chosen: SuiteOverrides,
     place: Capacity,
     seed: int,
@@ -93,7 +95,9 @@ def _check(chosen: SuiteOverrides) -> None:
         )
 
 
-def _decidable(claims: Iterable[Claim], place: Capacity, say: Callable[[str], None]) -> list[Claim]:
+def _decidable(
+    claims: "Iterable[Claim]", place: Capacity, say: Callable[[str], None]
+) -> "list[Claim]":
     """Return the claims that this machine can decide; say which are left out, and why."""
     gpus = [device.title or device.name for device in devices.present(place.gpus)]
     decidable: list[Claim] = []
@@ -114,7 +118,7 @@ def _decidable(claims: Iterable[Claim], place: Capacity, say: Callable[[str], No
     return decidable
 
 
-def _suite_of(claim: Claim) -> suite.Suite:
+def _suite_of(claim: "Claim") -> suite.Suite:
     return suite.load(shlex.split(claim.measure)[2])
 
 
@@ -141,7 +145,10 @@ def _most_claims_first(
     return tuple(chosen)
 
 
-def read_claim(path: Path) -> Claim:
+def read_claim(path: Path) -> "Claim":
     """Return the claim of a file, named by it. Raises UsageError."""
+    from dlbench.reports.claims.claims import OWN, Claim
+    from dlbench.reports.claims.figures import OwnClaim
+
     figure = validated(parse_toml(read_text(path), str(path)), f"Claim {path}", OwnClaim)
     return Claim(path.stem, OWN, figure.where, figure.words, (figure,), needs="cells of both sides")

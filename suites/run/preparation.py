@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import filelock
 
@@ -27,8 +27,6 @@ from dlbench.hardware_probe.doctor import faults, gather_facts
 from dlbench.reports.results.hosts import Node
 from dlbench.reports.results.naming import counted
 from dlbench.reports.results.record import Run
-from dlbench.reports.results.storage.store import Store
-from dlbench.reports.results.verdict import Rule, chosen
 
 from ..environments import environment, folders
 from ..environments.environment import Report
@@ -40,6 +38,10 @@ from . import references
 from .launcher import guest_environment
 from .privacy import recorded
 from .texts import Text, generated_text, read_corpus
+
+if TYPE_CHECKING:  # they import SQLAlchemy and SciPy, which `dlbench plan` does not need
+    from dlbench.reports.results.storage.store import Store
+    from dlbench.reports.results.verdict import Rule
 
 
 def version() -> str:
@@ -60,7 +62,7 @@ def new_seed() -> int:
     return secrets.randbelow(2**31)
 
 
-def begin(plan: Plan, store: Store, machine: Machine, *described: Any) -> Run:
+def begin(plan: Plan, store: "Store", machine: Machine, *described: Any) -> Run:
     """Store and return a new run of this plan. ``described`` as for `new_run`."""
     run = new_run(plan, machine, *described)
     store.begin_run(run)
@@ -73,12 +75,14 @@ def new_run(
     purpose: str = "suite",
     sides: Mapping[str, str] = MappingProxyType({}),
     node: Node | None = None,
-    rule: Rule | None = None,
+    rule: "Rule | None" = None,
 ) -> Run:
     """Return a new run of this plan, in no store yet.
 
     ``sides`` describe those of a comparison, which is judged by ``rule``.
     """
+    from dlbench.reports.results.verdict import chosen
+
     now = datetime.now(UTC)
     return Run(
         id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
@@ -104,7 +108,7 @@ def new_run(
     )
 
 
-def ensure_ceilings(plan: Plan, store: Store, machine: Machine, report: Report) -> None:
+def ensure_ceilings(plan: Plan, store: "Store", machine: Machine, report: Report) -> None:
     """Measure this machine's ceilings for the plan's thread counts that the store lacks."""
     cpus = machine.cpu.effective_cpus
     on_cpu = {cell.all_threads or cpus for cell in plan.cells if cell.on_cpu}

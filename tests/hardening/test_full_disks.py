@@ -20,7 +20,8 @@ import pytest
 from processes import fork_command, share_digests, suite_of_null
 
 from dlbench.reports.results.storage.store import Store
-from dlbench.suites.commands import compare, run  # noqa: F401 - loaded once, for all the forks
+from dlbench.suites.commands import compare, plan, report, run  # noqa: F401 - loaded once, for all the forks
+from dlbench.suites.fleet import node  # noqa: F401 - as above
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NEW_NAMESPACE = 0x00020000

@@ -21,7 +21,8 @@ from dlbench.reports.results.comparison import complete_pairs
 from dlbench.reports.results.errors import StoreError
 from dlbench.reports.results.storage import database
 from dlbench.reports.results.storage.store import Store
-from dlbench.suites.commands import compare, run  # noqa: F401 - loaded once, for all the forks
+from dlbench.suites.commands import compare, plan, report, run  # noqa: F401 - loaded once, for all the forks
+from dlbench.suites.fleet import node  # noqa: F401 - as above
 from dlbench.suites.planning.framework import GUEST_DIRECTORY
 
 BRIEF = {"warmup_steps": 1, "steps": 3, "seconds": 0.01, "launches": 2}

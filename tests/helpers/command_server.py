@@ -112,7 +112,8 @@ def _serve() -> None:
     import pytest  # noqa: F401
 
     from dlbench.suites import cli  # noqa: F401
-    from dlbench.suites.commands import compare, run  # noqa: F401
+    from dlbench.suites.commands import compare, plan, report, run  # noqa: F401
+    from dlbench.suites.fleet import node  # noqa: F401
 
     orders, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -32,8 +32,7 @@ from dlbench.reports.report import Report, ReportOptions, Source
 from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.record import Record, Run
 from dlbench.reports.results.storage.store import Store
-from dlbench.suites.commands import options
-from dlbench.suites.commands.report import source_of
+from dlbench.suites.commands.report import SourceOptions, source_of
 
 pytestmark = pytest.mark.usefixtures("few_replicates", "folder")
 
@@ -95,9 +94,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @cache
 def _source(kind: str) -> Source:
-    nothing = dict.fromkeys((*options.AXES_TO_SHOW, "run", "suite", "machine"))
-    given = options.Given(all_runs=False, **nothing)
-    return source_of([str(stores.built(kind))], given, ReportOptions(), trainings=True)
+    target = str(stores.built(kind))
+    return source_of([target], SourceOptions(), ReportOptions(), trainings=True)
 
 
 @cache

@@ -1,10 +1,7 @@
 """The real command in processes of its own: whatever ends it, finished records are kept and a
 resumed run completes."""
 
-import importlib
-import inspect
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -31,7 +28,6 @@ from processes import (
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.results.storage.store import Store
-from dlbench.suites.commands import options
 from dlbench.suites.commands.plan import kind_of_protocol
 
 SUITE = suite_of_null(threads=[1, 2], protocol={"launches": 2, "cell_seconds": 100.0})
@@ -227,18 +223,3 @@ def test_a_launch_during_which_the_runner_was_stopped_is_repeated_and_a_copy_hol
         errors = process.said()
     assert process.returncode == 0, errors
     assert [record.outcome.status for record in records_in(store)] == [Status.OK] * 3, errors
-
-
-def test_every_option_that_a_command_reads_is_an_option() -> None:
-    """Options are attributes of `Given`, which mypy does not check."""
-    folder = Path(options.__file__).parent
-    known, read = set(), set()
-    for module in (
-        importlib.import_module(f"dlbench.suites.commands.{path.stem}")
-        for path in folder.glob("[a-z]*.py")
-    ):
-        commands = [each for each in vars(module).values() if hasattr(each, "__signature__")]
-        known |= {name for each in commands for name in inspect.signature(each).parameters}
-        read |= set(re.findall(r"\bgiven\.(\w+)", inspect.getsource(module)))
-    assert len(known) > 50
-    assert read - set(dir(dict)) <= known

@@ -16,7 +16,6 @@ from processes import records_in, run_command, running_command, suite_of_null, w
 from dlbench.hardware_probe import probe
 from dlbench.reports.results.storage.store import Store
 from dlbench.suites.commands import compare
-from dlbench.suites.commands.options import Given
 
 SUITE = suite_of_null("nightly", 0.001, threads=[1, 2], protocol={"steps": 5})
 # A step of 1 ms becomes one of 21 ms: whatever else this machine does meanwhile, that is slower.
@@ -128,9 +127,7 @@ def test_a_baselines_interpreter_is_of_the_suites_rows_of_its_framework(folder) 
     )
     assert text != SUITE
     (folder / "rows.toml").write_text(text)
-    given = Given(
-        **{name: default for name, (_, default) in compare.OPTIONS.items()}, interval="2%"
-    )
+    given = compare.CompareOptions(interval="2%")
     plan, _ = compare.planned(
         given, str(folder / "rows.toml"), probe(), [f"torch={sys.executable}"]
     )

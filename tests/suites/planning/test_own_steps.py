@@ -12,7 +12,7 @@ import dlbench
 from dlbench.adapters.networks import USUAL_BATCH_SIZE
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
-from dlbench.suites.commands.options import Given, choices
+from dlbench.suites.commands.options import SuiteOptions, choices
 from dlbench.suites.commands.plan import plan_of
 from dlbench.suites.planning import framework, own, suite
 from dlbench.suites.planning.axes import SuiteOverrides
@@ -517,9 +517,7 @@ def test_rows_of_files_may_be_named(folder, monkeypatch):
     monkeypatch.setattr(framework, "_added", {})
     files = [write(folder, "first.py"), write(folder, "second.py")]
     own.register_steps(files)
-    given = Given(
-        step=files, frameworks="second", loss_tolerance=None, python=None, adapter=None, steps=None
-    )
+    given = SuiteOptions(step=files, frameworks="second")
     (row,) = plan_of("mine.toml", choices(given), probe(), seed=1).rows
     assert row.build.name == "second"
 
