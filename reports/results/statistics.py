@@ -769,9 +769,9 @@ def p_of_interval(ratio: Ratio) -> float | None:
     The interval is taken for that of a normal logarithm. The end on the side of 1 counts, so that
     the value is below 5 % exactly if the interval lies on one side of 1.
     """
-    if ratio.low is None or ratio.high is None:
     from scipy.special import ndtr, ndtri
 
+    if ratio.low is None or ratio.high is None:
         return None
     reach = math.log(ratio.value / ratio.low if ratio.value > 1.0 else ratio.high / ratio.value)
     if reach == 0.0:
