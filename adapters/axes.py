@@ -83,7 +83,7 @@ NAMES = tuple(axis.name for axis in AXES)
 BLANK = Cell("", "", "", "", "", 0, 0)
 
 
-def of_role(*roles: str) -> Tuple[Axis, ...]:
+def with_role(*roles: str) -> Tuple[Axis, ...]:
     """Return the axes that have one of these roles, in the order of the table."""
     return tuple(axis for axis in AXES if axis.role in roles)
 

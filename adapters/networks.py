@@ -34,7 +34,7 @@ class Network(NamedTuple):
         return self.batch_size
 
 
-def of_family(
+def network_with(
     name: str, family: Family, batch_size: Optional[int] = USUAL_BATCH_SIZE, summary: str = ""
 ) -> Network:
     """Return the network with the parity recipe of its family."""

@@ -81,7 +81,7 @@ def written(chosen: Collection[str], names: Sequence[str]) -> str:
     return "-".join([tuned] + off)
 
 
-def each(names: Sequence[str]) -> Tuple[str, ...]:
+def sweep_words(names: Sequence[str]) -> Tuple[str, ...]:
     """Return the words of `EACH` for a row with these settings, each choice once.
 
     A row without settings has none.

@@ -38,7 +38,7 @@ __all__ = [
 
 
 def _axis_names(role: str) -> tuple[str, ...]:
-    return tuple(axis.name for axis in axes.of_role(role))
+    return tuple(axis.name for axis in axes.with_role(role))
 
 
 GROUP = _axis_names(axes.GROUP)

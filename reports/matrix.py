@@ -304,7 +304,7 @@ def matrix_rows(matrix: Matrix) -> Rows:
     return csv_rows(_columns(matrix), matrix.cells.values())
 
 
-def of_cell(cell: CellResult, *names: str) -> dict[str, Any]:
+def cell_attributes(cell: CellResult, *names: str) -> dict[str, Any]:
     """Return these attributes of a cell as plain JSON types, by the keys of all reports."""
     attributes = {}
     for name in names:

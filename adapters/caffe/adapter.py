@@ -21,7 +21,7 @@ from ..base import Adapter
 from ..families import LEARNING_RATE, Family, Layer, Recurrent
 from ..launch.batches import Batch, by_example
 from ..libraries import blas
-from ..libraries.walks import Functions, as_they_are
+from ..libraries.walks import Functions, unchanged
 from ..networks import Network
 
 LOSS = "loss"
@@ -45,7 +45,7 @@ class CaffeFunctions(Functions):
     """
 
     activations: Dict[str, Any] = {"relu": L.ReLU, "sigmoid": L.Sigmoid, "tanh": L.TanH}
-    rows = staticmethod(as_they_are)
+    rows = staticmethod(unchanged)
 
     def __init__(self, family: Family, spec: Any, continues: Any, infers: bool = False) -> None:
         super().__init__(family, {})

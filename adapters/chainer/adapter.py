@@ -20,7 +20,7 @@ from ..base import EveryFamily, factors, slope_found
 from ..families import LEARNING_RATE, Layer
 from ..launch.batches import Batch, by_example, in_rows
 from ..libraries import blas
-from ..libraries.walks import HIDDEN, Functions, State, Turn, as_they_are, gelu_by_tanh
+from ..libraries.walks import HIDDEN, Functions, State, Turn, gelu_by_tanh, unchanged
 from ..networks import Network
 
 # Positions of the canonical gates (input, forget, cell, output) in Chainer's order, and the other
@@ -53,7 +53,7 @@ class ChainerFunctions(Functions):
 
     activations = {"relu": F.relu, "sigmoid": F.sigmoid, "tanh": F.tanh}
     gelu = staticmethod(partial(gelu_by_tanh, tanh=F.tanh))
-    rows = staticmethod(as_they_are)
+    rows = staticmethod(unchanged)
 
     def dense(self, name: str, values: Any) -> Any:
         return F.linear(values, self.w[name + ".weight"], self.w[name + ".bias"])

@@ -23,7 +23,7 @@ from ..families import CELLS, LEARNING_RATE, Elman, Family, Layer, Recurrent
 from ..launch.batches import Batch
 from ..launch.evidence import read_file
 from ..libraries import blas
-from ..libraries.walks import Functions, as_they_are
+from ..libraries.walks import Functions, unchanged
 from ..networks import Network
 
 #: A trainable parameter, and the functions that turn its value to the canonical layout and back to
@@ -96,7 +96,7 @@ class CntkFunctions(Functions):
 
     activations = ACTIVATIONS
     pool = staticmethod(max_pool)
-    rows = staticmethod(as_they_are)
+    rows = staticmethod(unchanged)
 
     def __init__(self, family: Any, weights: Mapping[str, np.ndarray]) -> None:
         super().__init__(family, weights)

@@ -15,7 +15,7 @@ from keras import layers
 from ..families import Attention, Layer
 from ..launch.batches import Batch
 from ..libraries.layouts import BIASES, CONVOLUTION, DENSE, FLATTENED, GATES, PLAIN, Layout
-from ..libraries.walks import Functions, as_they_are
+from ..libraries.walks import Functions, unchanged
 from ..networks import Network
 
 
@@ -42,7 +42,7 @@ class KerasFunctions(Functions):
     """
 
     gelu = staticmethod(partial(keras.ops.gelu, approximate=True))
-    rows = staticmethod(as_they_are)
+    rows = staticmethod(unchanged)
 
     def __init__(self, family: Any, unroll: bool) -> None:
         super().__init__(family, {})

@@ -246,7 +246,7 @@ def with_label_sets(
     return Batch(batch.inputs, np.stack(sets))
 
 
-def of_launch(network: Network, launch: Launch, purpose: str = CHECKED) -> Batch:
+def launch_batch(network: Network, launch: Launch, purpose: str = CHECKED) -> Batch:
     """Return the mini-batch of a launch.
 
     For a launch that makes a reference it has all sets of labels.

@@ -441,7 +441,7 @@ def run_check(
     """Run the checks of the timed ``step`` that the host asks for; return the last sample."""
     network = networks.from_data(launch.network or {})
     weights = Weights(network, launch.weights)
-    batch = batches.of_launch(network, launch)
+    batch = batches.launch_batch(network, launch)
     adapter.set_learning_rate(recipe_of(network, launch.cell).learning_rate)
     losses: List[float] = []
     further: Optional[CheckRequest] = request

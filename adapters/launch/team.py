@@ -92,7 +92,7 @@ def part_of(batch: Batch, worker: int, workers: int) -> Batch:
 def reset(adapter: Adapter, network: Network, launch: Launch, worker: int) -> None:
     """Give a worker the weights of the parity check and its part of that mini-batch."""
     weights = parity.Weights(network, launch.weights)
-    batch = batches.of_launch(network, launch)
+    batch = batches.launch_batch(network, launch)
     adapter.reset(weights, part_of(batch, worker, launch.cell.world_size))
 
 

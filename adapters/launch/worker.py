@@ -268,7 +268,7 @@ class FirstWorker:
             batch = self._inference_batch(purpose)
             adapter = self.adapter = Inference(adapter)
         else:
-            batch = batches.of_launch(network, launch, purpose)
+            batch = batches.launch_batch(network, launch, purpose)
         before = parity.sample_weights(weights)
         if team.needed(adapter, launch):
             batch = team.part_of(batch, 0, launch.cell.world_size)
@@ -448,7 +448,7 @@ class FirstWorker:
         try:
             self.announce(TRAINING)
             weights = parity.Weights(self.network, launch.weights)
-            adapter.reset(weights, batches.of_launch(self.network, launch))
+            adapter.reset(weights, batches.launch_batch(self.network, launch))
             adapter.set_learning_rate(LEARNING_RATE)
             begun = time.perf_counter()
             done = 0
@@ -587,7 +587,7 @@ def join(directory: str, worker: int, load: Load = contract.load) -> int:
         weights: Dict[str, np.ndarray] = {}
         if adapter.computes:
             weights = batches.initial_weights(network, batches.TIMED, launch.weights)
-        batch = batches.of_launch(network, launch, batches.TIMED)
+        batch = batches.launch_batch(network, launch, batches.TIMED)
         adapter.join(worker, team.meeting_place(directory))
         adapter.prepare(network, weights, team.part_of(batch, worker, launch.cell.world_size))
         adapter.synchronize()

@@ -16,7 +16,7 @@ from onnx import ModelProto, helper, numpy_helper
 
 from ..families import Drawn, Elman, Family, Layer, Recurrent
 from ..networks import Network
-from .walks import Functions, State, Turn, as_they_are
+from .walks import Functions, State, Turn, unchanged
 
 LOSS = "loss"
 OUTPUTS = "outputs"
@@ -125,7 +125,7 @@ class OnnxFunctions(Functions):
     output, cell: one sigmoid covers three of them.
     """
 
-    rows = staticmethod(as_they_are)
+    rows = staticmethod(unchanged)
 
     def __init__(self, family: Family, graph: Graph, batch_size: int) -> None:
         super().__init__(family, {})

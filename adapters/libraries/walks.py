@@ -35,7 +35,7 @@ def spike_slope(potential: Any) -> Any:
     return 1.0 / (root * root)
 
 
-def as_they_are(values: Any) -> Any:
+def unchanged(values: Any) -> Any:
     """Return the values: for ``rows`` of frameworks whose values of steps are rows already."""
     return values
 

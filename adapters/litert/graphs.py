@@ -15,7 +15,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from ..families import Elman, Family, Layer, Recurrent
-from ..libraries.walks import Functions, State, Turn, as_they_are
+from ..libraries.walks import Functions, State, Turn, unchanged
 from ..networks import Network
 
 #: Steps of a recurrent network: the graph holds each, and loading more takes minutes.
@@ -175,7 +175,7 @@ _ACTIVATION = "fusedActivationFunction"
 class LiteRtFunctions(Functions):
     """Networks as operators of a graph; values are `Value`, those of steps rows."""
 
-    rows = staticmethod(as_they_are)
+    rows = staticmethod(unchanged)
 
     def __init__(
         self, family: Family, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray]

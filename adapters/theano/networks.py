@@ -13,7 +13,7 @@ from theano.tensor.signal.pool import pool_2d
 
 from ..families import Family, Layer
 from ..launch.batches import Batch, in_rows
-from ..libraries.walks import HIDDEN, Functions, State, as_they_are
+from ..libraries.walks import HIDDEN, Functions, State, unchanged
 
 _GELU = np.float32(np.sqrt(2.0 / np.pi))
 _CUBE = np.float32(0.044715)
@@ -29,7 +29,7 @@ class TheanoFunctions(Functions):
     """Networks by theano.tensor; values of steps are rows. ``batch`` examples."""
 
     activations = {"sigmoid": tensor.nnet.sigmoid, "tanh": tensor.tanh, "relu": tensor.nnet.relu}
-    rows = staticmethod(as_they_are)
+    rows = staticmethod(unchanged)
 
     def __init__(self, family: Family, weights: Dict[str, Any], batch: int) -> None:
         super().__init__(family, weights)

@@ -170,7 +170,7 @@ def ask(figures: Iterable[Figure], tables: Tables) -> list[Question]:
     return [question for figure in figures for question in figure.questions(tables)]
 
 
-def of_losses(name: str, losses: Losses) -> list[Question]:
+def loss_questions(name: str, losses: Losses) -> list[Question]:
     """Return the questions of a claim about losses, by its id."""
     tables = Tables(Matrix(), lambda cell: cell.row.framework, losses=losses)
     return ask(_claim_by_id(name).figures, tables)

@@ -89,7 +89,7 @@ class Question:
     """Warnings about its cells."""
 
 
-def of_times(
+def time_question(
     what: str, over: CellResult | None, under: CellResult | None, claimed: Claimed
 ) -> Question:
     """Return the question whether the ratio of these cells' times lies within the bounds."""
@@ -115,7 +115,7 @@ def _why_pair_is_missing(over: CellResult | None, under: CellResult | None) -> s
     return f"{why_first}; {why_second}"
 
 
-def of_value(what: str, value: float, claimed: Claimed, method: str = PUBLISHED) -> Question:
+def value_question(what: str, value: float, claimed: Claimed, method: str = PUBLISHED) -> Question:
     """Return the question whether a value without an interval lies within the bounds."""
     return Question(what, claimed, Ratio(value, None, None, method))
 
@@ -335,7 +335,7 @@ class Figure(BaseModel):
     def questions(self, tables: Tables) -> Iterator[Question]:
         """Yield a question for each figure that has a point in these tables."""
         if self.value is not None:
-            yield of_value(self.words, self.value, self.claimed)
+            yield value_question(self.words, self.value, self.claimed)
             return
         table = tables.points(self.of)
         parts = ("cells", "besides", "slower", "faster")
@@ -352,7 +352,7 @@ class Figure(BaseModel):
                 time = usable(point.cell)
                 if time is not None:
                     what = f"{_side_name(point, several)}, table / text"
-                    yield of_value(what, time.median / self.printed, self.claimed)
+                    yield value_question(what, time.median / self.printed, self.claimed)
         else:
             method = PUBLISHED
             if self.of == "losses":
@@ -417,10 +417,12 @@ class Figure(BaseModel):
             )
             share = -math.log(first) / math.log(last / first)
             crossing = low * (high / low) ** share
-            yield of_value(f"{self.axis} with a ratio of 1", crossing, self.claimed)
+            yield value_question(f"{self.axis} with a ratio of 1", crossing, self.claimed)
         elif self.result == "largest":
             slower, faster, most = max(values, key=lambda pair: pair[2])
-            yield of_value(f"largest: {_pair_name(slower, faster, several)}", most, self.claimed)
+            yield value_question(
+                f"largest: {_pair_name(slower, faster, several)}", most, self.claimed
+            )
         elif values:
             for slower, faster, quotient in values:
                 what = _pair_name(slower, faster, several)
@@ -431,13 +433,13 @@ class Figure(BaseModel):
                 elif self.result == "exponent":
                     what = f"exponent, {what}"
                     value = math.log(quotient) / math.log(slower[self.axis] / faster[self.axis])
-                yield of_value(what, value, self.claimed, method)
+                yield value_question(what, value, self.claimed, method)
         else:
             for slower_point, faster_point in pairs:
                 what = _pair_name(slower_point, faster_point, several)
                 over = None if slower_point is None else slower_point.cell
                 under = None if faster_point is None else faster_point.cell
-                yield of_times(what, over, under, self.claimed)
+                yield time_question(what, over, under, self.claimed)
 
     def _facts(self, points: Sequence[Point], several: bool) -> Iterator[Question]:
         """Ask of each place whether its cell ends so, for "never" over all its mini-batches."""
@@ -456,7 +458,7 @@ class Figure(BaseModel):
             what = f"{_side_name(points_at_place[0], several)}: {self.fact}"
             if ended or any(map(usable, asked)):
                 holds = ended is not never
-                yield of_value(what, float(holds), self.claimed, FACT)
+                yield value_question(what, float(holds), self.claimed, FACT)
             else:
                 yield Question(what, self.claimed, None, missing=why_missing(asked[0]))
 

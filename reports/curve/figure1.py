@@ -73,7 +73,7 @@ _DOUBTS = (
 SHOWN = (SECONDS, "items", *OF_LAUNCHES)
 """Quantities that it can show; best and knee are those of the throughput whatever is shown."""
 _KNEE = "k"
-_NOT_OF_A_PLACE = ("network", *(axis.name for axis in axes.of_role(axes.ROW)))
+_NOT_OF_A_PLACE = ("network", *(axis.name for axis in axes.with_role(axes.ROW)))
 
 
 class Knee(NamedTuple):
@@ -170,7 +170,7 @@ def _memory_end(cells: Mapping[int, CellResult]) -> int | None:
     return min((size for size in ended if size > largest), default=None)
 
 
-def place_of(curve: Curve) -> Place:
+def curve_place(curve: Curve) -> Place:
     """Return the axes that the points share, without network and row."""
     return Place(curve.host.fingerprint, axes.without(curve.cell, *_NOT_OF_A_PLACE))
 
@@ -240,7 +240,7 @@ def figure1_page(content: Curves, quantity: str = "seconds") -> layout.Page:
 
 
 def _network_and_place(curve: Curve) -> tuple[str, Place]:
-    return curve.cell.network, place_of(curve)
+    return curve.cell.network, curve_place(curve)
 
 
 def _table(
@@ -361,7 +361,7 @@ def _place_names(curves: Sequence[Curve]) -> dict[Place, str]:
 
     Machines are named where there are several.
     """
-    hosts = {place_of(curve): curve.host for curve in curves}
+    hosts = {curve_place(curve): curve.host for curve in curves}
     several = len({place.machine for place in hosts}) > 1
     names = {}
     for place, host in hosts.items():
@@ -390,7 +390,7 @@ def figure1_to_picture(content: Curves, path: Path, quantity: str = "seconds") -
 
     Raises ReportError.
     """
-    places = list(dict.fromkeys(map(place_of, content.curves)))
+    places = list(dict.fromkeys(map(curve_place, content.curves)))
     most = len(pictures.DASHES)
     pages = [places[start : start + most] for start in range(0, max(1, len(places)), most)]
     return pictures.draw((_picture(content, page, quantity) for page in pages), path)
@@ -402,9 +402,9 @@ def _picture(content: Curves, places: Sequence[Place], quantity: str) -> picture
     With a single row, places have all three.
     """
     names = _place_names(content.curves)
-    drawn = [curve for curve in content.curves if curve.timed and place_of(curve) in places]
+    drawn = [curve for curve in content.curves if curve.timed and curve_place(curve) in places]
     rows = sorted({row_of(curve.cell) for curve in drawn})
-    drawn_places = {place_of(curve) for curve in drawn}
+    drawn_places = {curve_place(curve) for curve in drawn}
     places = [place for place in places if place in drawn_places]
     styles = {}
     for place_of_row, row in enumerate(rows):
@@ -415,7 +415,7 @@ def _picture(content: Curves, places: Sequence[Place], quantity: str) -> picture
     for network, curves in groupby(drawn, lambda curve: curve.cell.network):
         lines = []
         for curve in curves:
-            line_style = styles[row_of(curve.cell), place_of(curve)]
+            line_style = styles[row_of(curve.cell), curve_place(curve)]
             lines.append(_line(curve, quantity, line_style))
         panels.append(pictures.Panel(network, lines, _ticks(lines)))
     legend: list[tuple[str, pictures.Style]] = []

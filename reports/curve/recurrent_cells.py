@@ -17,8 +17,14 @@ from typing import Any, NamedTuple
 from dlbench.adapters import axes
 from dlbench.adapters.families import ALPHABET, Recurrent
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.claims.claims import Answer, Evidence, answers, evidence, of_losses
-from dlbench.reports.claims.figures import ONE_TRAINING, Claimed, Question, of_times, of_value
+from dlbench.reports.claims.claims import Answer, Evidence, answers, evidence, loss_questions
+from dlbench.reports.claims.figures import (
+    ONE_TRAINING,
+    Claimed,
+    Question,
+    time_question,
+    value_question,
+)
 from dlbench.reports.claims.report import figures
 from dlbench.reports.columns import Column, attributes, csv_rows, objects, table, within
 from dlbench.reports.curve import pictures
@@ -209,10 +215,14 @@ def _findings(
     lstm_costs = _costs(curves, {"cell": "lstm"}, rnn)
     layers_cost = _costs(curves, {"layers": 3}, {"layers": 1})
     asked: list[tuple[str, str, list[Question]]] = [
-        ("G1", "LSTM and GRU have a lower loss than rnn of equal size", of_losses("G1", losses)),
+        (
+            "G1",
+            "LSTM and GRU have a lower loss than rnn of equal size",
+            loss_questions("G1", losses),
+        ),
         ("G1t", "and after equal time", _gated_at_equal_time(times)),
-        ("G2", "Another layer lowers the loss", of_losses("G2", losses)),
-        ("G3", "Doubling the size lowers the loss", of_losses("G3", losses)),
+        ("G2", "Another layer lowers the loss", loss_questions("G2", losses)),
+        ("G3", "Doubling the size lowers the loss", loss_questions("G3", losses)),
         ("gru", "A GRU takes longer than rnn, by its FLOPs", gru_costs),
         ("lstm", "An LSTM takes longer than rnn, by its FLOPs", lstm_costs),
         ("layers", "3 layers take longer than 1, by their FLOPs", layers_cost),
@@ -241,7 +251,9 @@ def _gated_at_equal_time(times: Iterable[TimeToTarget]) -> list[Question]:
         loss = time.learnt.nets[net].loss_at(min(steps, common))
         if loss is not None:
             what = f"{row[0]}, {net.name} after {steps:.0f} steps: loss of rnn / its own"
-            questions.append(of_value(what, rival.loss / loss, Claimed(least=1.0), ONE_TRAINING))
+            questions.append(
+                value_question(what, rival.loss / loss, Claimed(least=1.0), ONE_TRAINING)
+            )
     return questions
 
 
@@ -260,7 +272,7 @@ def _costs(
             if net == net._replace(**numbers) and rival in cells:
                 what = f"{rest_of(curve.cell)}, {net.name} / {rival.name}"
                 claimed = Claimed(least=1.0, size=flops(net) / flops(rival))
-                questions.append(of_times(what, cell, cells[rival], claimed))
+                questions.append(time_question(what, cell, cells[rival], claimed))
     return questions
 
 
@@ -555,7 +567,7 @@ def _characters_of_point(point: Point) -> float | None:
 
 
 _PLACE: tuple[Column[_Row], ...] = (
-    *within(curve_columns(*(axis.name for axis in axes.of_role(axes.GROUP))), _curve_of_row),
+    *within(curve_columns(*(axis.name for axis in axes.with_role(axes.GROUP))), _curve_of_row),
     *attributes(
         lambda row: row.point.at, "batch_size", "cell", "layers", "size", "steps", "embedding"
     ),

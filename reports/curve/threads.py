@@ -94,7 +94,7 @@ MANY = 32
 """The largest thread count of the 2016 paper's Table 4."""
 NOTHING = "Nothing was measured on a CPU in one process yet."
 PAST_CORES, PAST_CPUS = "past_physical_cores", "past_effective_cpus"
-Pair = tuple[int, int]
+CountPair = tuple[int, int]
 Compare = Callable[[int, int], Contrast]
 
 
@@ -140,13 +140,13 @@ def threads(matrix: Matrix) -> Curves:
     return Curves(tuple(curves), (*_describe_omitted(matrix), *matrix.notes))
 
 
-def _compare_rows(rows: Sequence[Curve]) -> list[dict[Pair, Contrast]]:
+def _compare_rows(rows: Sequence[Curve]) -> list[dict[CountPair, Contrast]]:
     """Return the comparisons of each row, adjusted for their number.
 
     Comparisons of frameworks that compute nothing are a family of their own: made-up times must not
     cost real ones their significance.
     """
-    compared: list[dict[Pair, Contrast]] = [{} for _ in rows]
+    compared: list[dict[CountPair, Contrast]] = [{} for _ in rows]
     for computing in (True, False):
         places = [place for place, row in enumerate(rows) if computes(row) is computing]
         adjusted = adjust_together([_comparisons(rows[place]) for place in places])
@@ -168,7 +168,7 @@ def computes(curve: Curve) -> bool:
     return not any(computes_nothing(point.cell) for point in curve.points)
 
 
-def name_of(curve: Curve) -> str:
+def curve_name(curve: Curve) -> str:
     """Return the row in words."""
     cell = curve.cell
     if cell.mode == "2016":
@@ -245,7 +245,7 @@ def _calm(curve: Curve) -> dict[int, Summary]:
     return {point.at: times[point.at] for point in curve.taking_part}
 
 
-def _comparisons(row: Curve) -> dict[Pair, Contrast]:
+def _comparisons(row: Curve) -> dict[CountPair, Contrast]:
     """Return the comparisons to test, one for each pair of counts."""
     calm = _calm(row)
     if bound(row) or not calm:
@@ -306,7 +306,7 @@ def _best(times: Mapping[int, Summary], limit: int | None, compare: Compare) -> 
     return min(filter(will_do, times), default=None)
 
 
-def _curve(row: Curve, compared: Mapping[Pair, Contrast], fitted: bool) -> Curve:
+def _curve(row: Curve, compared: Mapping[CountPair, Contrast], fitted: bool) -> Curve:
     """Return a row with the findings about its points and the whole."""
     timed = row.times
     calm = _calm(row)
@@ -607,7 +607,7 @@ def headline(curves: Iterable[Curve]) -> list[str]:
             hurt = len({curve.cell for _, curve in worse})
             lines.append(
                 f"{head} cost time on {hurt} of {rows} rows, most on {group_name(slowest.cell)}: "
-                f"{name_of(slowest)} takes {times(most.ratio)} with {most.threads} threads."
+                f"{curve_name(slowest)} takes {times(most.ratio)} with {most.threads} threads."
             )
         elif rows:
             lines.append(f"{head} cause no significant slowdown on any of {rows} rows.")
@@ -642,7 +642,7 @@ def _findings(head: str, curves: Sequence[Curve], past: str, limit: int) -> list
     tested = [compared for compared in contrasts if compared.tested]
     some_only = 0 < len(tested) < len(contrasts)
     sentences = []
-    for curves_of_row in grouped(curves, name_of).values():
+    for curves_of_row in grouped(curves, curve_name).values():
         sentence = _finding(curves_of_row, past, some_only, limit)
         if sentence:
             sentences.append(f"  {sentence}")
@@ -681,7 +681,7 @@ def _finding(curves: Sequence[Curve], past: str, some_only: bool, limit: int) ->
         "fails on ": failing,
     }
     parts = [head + ", ".join(names) for head, names in heads.items() if names]
-    return f"{name_of(curves[0])}: " + "; ".join(parts) if parts else ""
+    return f"{curve_name(curves[0])}: " + "; ".join(parts) if parts else ""
 
 
 def _decisive(contrasts: Iterable[Contrast]) -> Contrast | None:
@@ -1040,7 +1040,7 @@ def drawn_curves(curves: Iterable[Curve]) -> list[Curve]:
 def _picture(curves: Sequence[Curve]) -> pictures.Picture:
     """Return the page of one machine: a panel for each group of networks."""
     host = curves[0].host
-    names = sorted(set(map(name_of, curves)))
+    names = sorted(set(map(curve_name, curves)))
     styles = {name: pictures.style(place, place, place) for place, name in enumerate(names)}
     panels = []
     for group, curves_of_group in grouped(curves, lambda curve: group_of(curve.cell)).items():
@@ -1076,7 +1076,7 @@ def _panel(
         points = [(count, pictures.ends(seconds)) for count, seconds in curve.times.items()]
         best = curve.findings.best_threads
         marks = {"best": [] if best is None else [best]}
-        lines.append(pictures.Line(points, styles[name_of(curve)], marks))
+        lines.append(pictures.Line(points, styles[curve_name(curve)], marks))
         counts |= curve.times.keys()
         if 1 in curve.times:
             alone.append(curve.times[1].median)

@@ -11,7 +11,7 @@
    overlap by more than half.
 3. The hypothesis is not "no slope" but "at most the threshold in all" (a minimum-effect test,
    Murphy and Myors 1999). The threshold is the one of change points. For absolute times it is at
-   least `OF_A_MACHINE`, since machines drift too.
+   least `MACHINE_DRIFT`, since machines drift too.
 4. A drift must explain the series better than steps do, by Schwarz's criterion (1978): better than
    the steps that were found, and than any single one. Where it does, the steps are those of the
    series less its drift.
@@ -47,7 +47,7 @@ from dlbench.reports.history.change_points import (
 
 ENOUGH_NIGHTS_OF_DRIFT = 12
 """The fewest nights of a drift. A faster change is a step."""
-OF_A_MACHINE = 0.05
+MACHINE_DRIFT = 0.05
 """Drift of absolute times that may be the machine's own: its usual shift between sessions, 2.5 %,
 at both ends."""
 
@@ -129,7 +129,7 @@ def _find_drift(
     if len(values) < ENOUGH_NIGHTS_OF_DRIFT:
         return None
     calm = pulled_in(values, noise_of(values))
-    least = math.log1p(max(magnitude, OF_A_MACHINE) if is_absolute else magnitude)
+    least = math.log1p(max(magnitude, MACHINE_DRIFT) if is_absolute else magnitude)
     confirmed = tuple(step for step in steps if not step.pending)
     # Without a step in the series the drift must be one by itself.
     rounds = _ROUNDS if confirmed else 1

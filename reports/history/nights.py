@@ -432,7 +432,7 @@ Reader = Callable[[str, int, str], Record | None]
 """Returns a record of a run (its id), a cell (its number) and a side, as `Store.example` does."""
 
 
-def explained(history: History, read: Reader, most: int | None = None) -> History:
+def add_differences(history: History, read: Reader, most: int | None = None) -> History:
     """Return the history with the `differences` of ``most`` drifts and ``most`` newest changes.
 
     None: of all of them. Reads one record for each side of the two nights, so that the cost grows

@@ -17,7 +17,7 @@ from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import NOTHING, Page, Table
 from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS, FALSE_DISCOVERY_RATE
-from dlbench.reports.history.drifts import ENOUGH_NIGHTS_OF_DRIFT, OF_A_MACHINE
+from dlbench.reports.history.drifts import ENOUGH_NIGHTS_OF_DRIFT, MACHINE_DRIFT
 from dlbench.reports.history.nights import (
     ABSOLUTE,
     CAVEATS,
@@ -145,7 +145,7 @@ def history_data(history: History) -> dict[str, Any]:
         "false_discovery_rate": FALSE_DISCOVERY_RATE,
         "nights_to_confirm": ENOUGH_NIGHTS,
         "nights_of_a_drift": ENOUGH_NIGHTS_OF_DRIFT,
-        "drift_of_a_machine": OF_A_MACHINE,
+        "drift_of_a_machine": MACHINE_DRIFT,
         "nights": nights,
         "first": first,
         "last": last,
@@ -400,7 +400,7 @@ def _notes(history: History) -> list[str]:
         if RATIO in kinds:
             least.append(f"{100 * history.magnitude:g} %")
         if ABSOLUTE in kinds:
-            magnitude = max(history.magnitude, OF_A_MACHINE)
+            magnitude = max(history.magnitude, MACHINE_DRIFT)
             least.append(f"{100 * magnitude:g} % of absolute times, which drift with their machine")
         lines.append(
             f"A drift takes {ENOUGH_NIGHTS_OF_DRIFT} nights or more, and in all is clearly more "

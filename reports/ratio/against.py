@@ -60,7 +60,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pair:
+class PaperPair:
     """A cell that the user measured and its published counterpart."""
 
     at: Cell
@@ -102,8 +102,8 @@ class Match:
     then: Host
     peak: CorePeak | None
     """Of a core of the published machine."""
-    pairs: tuple[Pair, ...]
-    fastest: tuple[Pair, ...]
+    pairs: tuple[PaperPair, ...]
+    fastest: tuple[PaperPair, ...]
     """The pairs of each row's fastest mode; means are taken over these."""
     left_out: dict[int, str]
     """Thread counts that are not compared, and why."""
@@ -187,7 +187,7 @@ class Against:
     notes: tuple[str, ...]
 
     @property
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[PaperPair]:
         """Those of all machines."""
         return [pair for match in self.matches for pair in match.pairs]
 
@@ -298,7 +298,7 @@ def _unmeasured_pairs(
     groups: Collection[Cell],
     rows: Mapping[str, Sequence[str]],
     counts: Sequence[int],
-) -> Iterator[Pair]:
+) -> Iterator[PaperPair]:
     """Yield the published cell of each of the user's rows, as a pair without a measured cell."""
     for group, frameworks in paper.rows.items():
         if group not in groups:
@@ -306,16 +306,16 @@ def _unmeasured_pairs(
         for framework in (row.framework for row in frameworks):
             for name, count in product(rows.get(framework, ()), counts):
                 at = group._replace(framework=framework, mode=year, device="cpu", threads=count)
-                yield Pair(at, name, None, None, paper.cells.get(Place(machine, at)))
+                yield PaperPair(at, name, None, None, paper.cells.get(Place(machine, at)))
 
 
 def _measured_pairs(
-    unmeasured: Iterable[Pair],
+    unmeasured: Iterable[PaperPair],
     cells: Iterable[CellResult],
     builds: Builds,
     peak: CorePeak | None,
     all_modes: bool,
-) -> tuple[list[Pair], list[Pair]]:
+) -> tuple[list[PaperPair], list[PaperPair]]:
     """Return these pairs with the user's cells, and of those the ones of the fastest modes."""
     modes_by_row = grouped(
         cells, lambda cell: (cell.group, cell.row.framework, cell.column.threads)
@@ -339,7 +339,7 @@ def _measured_pairs(
     return pairs, fastest
 
 
-def _judged(pair: Pair, peak: CorePeak | None) -> Pair:
+def _judged(pair: PaperPair, peak: CorePeak | None) -> PaperPair:
     """Return a pair with its ratios, or with the reason why there are none."""
     past = pair.then.timed if pair.then is not None else None
     present = None
@@ -387,7 +387,7 @@ def _why(now: CellResult | None, then: CellResult | None) -> str:
 # Its tables.
 
 
-def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[Pair], ...]:
+def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[PaperPair], ...]:
     return (
         *attributes(lambda pair: pair.at, "network", "batch_size"),
         Column("framework_then", None, lambda pair: pair.at.framework),
@@ -415,29 +415,29 @@ def _columns(year: str = "", common: Collection[FlagKind] = ()) -> tuple[Column[
     )
 
 
-def _mode(pair: Pair) -> str | None:
+def _mode(pair: PaperPair) -> str | None:
     return pair.now.row.mode if pair.now else None
 
 
-def _status(pair: Pair) -> str:
+def _status(pair: PaperPair) -> str:
     return pair.now.status if pair.now else "not_measured"
 
 
-def _flags(pair: Pair) -> list[Flag]:
+def _flags(pair: PaperPair) -> list[Flag]:
     return list(pair.now.flags) if pair.now else []
 
 
-def _version(pair: Pair) -> str | None:
+def _version(pair: PaperPair) -> str | None:
     if pair.build is None:
         return None
     return pair.build.version or None
 
 
-def _seconds_then(pair: Pair) -> float | None:
+def _seconds_then(pair: PaperPair) -> float | None:
     return pair.then.timed.median if pair.then and pair.then.timed else None
 
 
-def _seconds_then_entry(pair: Pair) -> Entry:
+def _seconds_then_entry(pair: PaperPair) -> Entry:
     if pair.then is None:
         return Entry(MISSING)
     if pair.then.timed is None:
@@ -445,11 +445,11 @@ def _seconds_then_entry(pair: Pair) -> Entry:
     return Entry(number(pair.then.timed.median))
 
 
-def _share_now_text(pair: Pair) -> str:
+def _share_now_text(pair: PaperPair) -> str:
     return "" if pair.share_now is None else f"{100 * pair.share_now:.0f}"
 
 
-def _share_then_text(pair: Pair) -> str:
+def _share_then_text(pair: PaperPair) -> str:
     if pair.share_then is None:
         return ""
     low, high = pair.share_then
@@ -666,7 +666,7 @@ def _match_data(match: Match) -> dict[str, Any]:
 
 
 def _rows(analysis: Against) -> Rows:
-    columns: tuple[Column[tuple[Match, Pair]], ...] = (
+    columns: tuple[Column[tuple[Match, PaperPair]], ...] = (
         *within(_MACHINES, lambda line: line[0]),
         *within(_columns(), lambda line: line[1]),
         Column("warning", None, lambda line: warning(analysis)),

@@ -74,7 +74,7 @@ _MEANINGS = {
 
 
 @dataclass(frozen=True)
-class Taken:
+class DefaultThreads:
     """A row under a CPU quota with its default thread count, and the count to use instead."""
 
     own: CellResult
@@ -126,7 +126,7 @@ class Taken:
 class OverNetworks:
     """A row under a CPU quota on all networks: the geometric mean of its ratios."""
 
-    taken: tuple[Taken, ...]
+    taken: tuple[DefaultThreads, ...]
     ratio: Ratio
     verdict: str = ""
 
@@ -151,7 +151,7 @@ class OverNetworks:
         return _cost_sentence(self.taken, self.ratio, self.verdict)
 
 
-Containers = Compared[Taken]
+Containers = Compared[DefaultThreads]
 
 
 def containers(matrix: Matrix, records: Iterable[Record]) -> Containers:
@@ -178,7 +178,7 @@ def _compare(
     matrix: Matrix,
     best_threads: Mapping[Place, int | None],
     settings: Mapping[Place, str],
-) -> Taken:
+) -> DefaultThreads:
     """Compare a cell that has the default thread count with the best count under its quota."""
     quota = cell.cell.cpu_quota
     without_quota = matrix.cells.get(Place(cell.machine, cell.cell._replace(cpu_quota=0.0)))
@@ -194,7 +194,7 @@ def _compare(
         pair = pair_of(cell, matrix.cells.get(place_of_best))
         setting = settings.get(place_of_best, "")
     cpus = matrix.hosts[cell.machine].under(quota).effective_cpus or 1
-    return Taken(cell, cpus, unlimited, pair, setting)
+    return DefaultThreads(cell, cpus, unlimited, pair, setting)
 
 
 def _has_default_threads(cell: Cell) -> bool:
@@ -202,16 +202,16 @@ def _has_default_threads(cell: Cell) -> bool:
     return bool(cell.cpu_quota) and cell.on_cpu and cell.threads == 0 and cell.world_size == 1
 
 
-def _short_name(default: Taken) -> str:
+def _short_name(default: DefaultThreads) -> str:
     """Return the name of a row without its settings."""
     return row_name(default.own.row._replace(tuning=TUNED))
 
 
-def _names(defaults: Iterable[Taken]) -> tuple[Callable[[Cell], str], str]:
+def _names(defaults: Iterable[DefaultThreads]) -> tuple[Callable[[Cell], str], str]:
     return row_names(default.own.row for default in defaults)
 
 
-def over_networks(rows: Iterable[Taken]) -> list[OverNetworks]:
+def over_networks(rows: Iterable[DefaultThreads]) -> list[OverNetworks]:
     """Return the means over all networks of a machine, by row and quota.
 
     Rows that lack a ratio on a network have no mean. A machine with one network has none either.
@@ -233,7 +233,7 @@ def over_networks(rows: Iterable[Taken]) -> list[OverNetworks]:
     ]
 
 
-def advice(default: Taken) -> str:
+def advice(default: DefaultThreads) -> str:
     """Return one sentence: the threads of a row under the quota, their cost, and what to set."""
     if default.own.timed is None:
         name = _short_name(default)
@@ -244,7 +244,7 @@ def advice(default: Taken) -> str:
     return _cost_sentence([default], default.pair.ratio, default.pair.verdict)
 
 
-def _threads_text(defaults: Sequence[Taken]) -> str:
+def _threads_text(defaults: Sequence[DefaultThreads]) -> str:
     """Describe the threads that a row starts under a quota."""
     names = [threads_name(default.threads) or "its default threads" for default in defaults]
     threads = listed(list(dict.fromkeys(names)))
@@ -252,7 +252,7 @@ def _threads_text(defaults: Sequence[Taken]) -> str:
     return f"{_short_name(first)} takes {threads} under a CPU quota of {first.quota:g}"
 
 
-def _cost_sentence(defaults: Sequence[Taken], ratio: Ratio, outcome: str) -> str:
+def _cost_sentence(defaults: Sequence[DefaultThreads], ratio: Ratio, outcome: str) -> str:
     """Describe the cost of a row's threads under a quota, on one network or several."""
     takes = _threads_text(defaults)
     best = dict.fromkeys((default.best, default.setting) for default in defaults)
@@ -272,7 +272,7 @@ def _cost_sentence(defaults: Sequence[Taken], ratio: Ratio, outcome: str) -> str
     return f"{cost}, which noise may explain."
 
 
-def _ratio_entry(default: Taken) -> Entry:
+def _ratio_entry(default: DefaultThreads) -> Entry:
     if default.own.timed is None:
         return Entry(layout.HOLES[default.own.status], hole=True)
     if default.pair is None:
@@ -280,7 +280,7 @@ def _ratio_entry(default: Taken) -> Entry:
     return layout.multiple(default.pair.ratio, _MARKS.get(default.pair.verdict, ""))
 
 
-def _overview(analysis: Containers, machine: str, defaults: Sequence[Taken]) -> Table:
+def _overview(analysis: Containers, machine: str, defaults: Sequence[DefaultThreads]) -> Table:
     """Return the table of rows and quotas: first the means over networks, then each network."""
     name, condition = _names(defaults)
     networks = len({default.own.group for default in defaults})
@@ -314,7 +314,9 @@ def _overview(analysis: Containers, machine: str, defaults: Sequence[Taken]) -> 
     return Table(title, head, tuple(rows), tuple(notes))
 
 
-def _columns(analysis: Containers, rows: Sequence[Taken]) -> tuple[Column[Taken], ...]:
+def _columns(
+    analysis: Containers, rows: Sequence[DefaultThreads]
+) -> tuple[Column[DefaultThreads], ...]:
     common = layout.common_flags(default.own for default in rows if default.own.shown)
     name, _ = _names(rows)
     other_axes = [axis for axis in axes.NAMES if axis not in ("threads", "cpu_quota")]
@@ -350,7 +352,7 @@ def _columns(analysis: Containers, rows: Sequence[Taken]) -> tuple[Column[Taken]
     )
 
 
-def _throttled_text(default: Taken) -> str:
+def _throttled_text(default: DefaultThreads) -> str:
     return MISSING if default.throttled is None else f"{default.throttled:.0%}"
 
 
@@ -364,7 +366,7 @@ def _mean_columns(analysis: Containers) -> tuple[Column[OverNetworks], ...]:
     )
 
 
-def _table(analysis: Containers, machine: str, defaults: Sequence[Taken]) -> Table:
+def _table(analysis: Containers, machine: str, defaults: Sequence[DefaultThreads]) -> Table:
     """Return the table with a line for each row and quota."""
     notes = []
     for group, in_group in grouped(defaults, lambda default: default.own.group).items():
@@ -397,7 +399,7 @@ def _page(analysis: Containers) -> Page:
     return Page(tuple(headline(analysis)), tuple(tables), lines)
 
 
-def _pairs(analysis: Containers) -> list[tuple[Taken, Pair]]:
+def _pairs(analysis: Containers) -> list[tuple[DefaultThreads, Pair]]:
     """Return the rows with a thread count to compare with, and their pairs."""
     return [(default, default.pair) for default in analysis.rows if default.pair is not None]
 
@@ -418,7 +420,7 @@ def headline(analysis: Containers) -> list[str]:
     return [*lines, *pairs.costs(analysis, _pairs(analysis), claim, _pair_text)]
 
 
-def _pair_text(default: Taken, pair: Pair) -> str:
+def _pair_text(default: DefaultThreads, pair: Pair) -> str:
     """Describe the cost of a row's default threads on one network."""
     name = _short_name(default)
     cost = f"{name} takes {times(pair.ratio)} the time under a quota of {default.quota:g}"

@@ -18,7 +18,7 @@ from dlbench.reports.columns import (
 from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import MISSING, NOTHING, Page, Table, common_flags, flag_lines
 from dlbench.reports.left_out import left_out, not_compared
-from dlbench.reports.matrix import of_cell
+from dlbench.reports.matrix import cell_attributes
 from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.results.cells import CellResult
@@ -100,7 +100,7 @@ def _columns(
 def _standing(cell: CellResult) -> dict[str, object]:
     return {
         **{name: getattr(cell.row, name) for name in ROW},
-        **of_cell(cell, "seconds", "flags", "run"),
+        **cell_attributes(cell, "seconds", "flags", "run"),
     }
 
 

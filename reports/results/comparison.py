@@ -247,7 +247,7 @@ def compare_sides(
     cells: list[CellComparison] = []
     for cell in sorted(by_cell, key=in_order):
         for quantity in rule.judged:
-            comparison = of_pairs(cell, by_cell[cell], host, gate, rule, spreads, quantity)
+            comparison = compare_pairs(cell, by_cell[cell], host, gate, rule, spreads, quantity)
             cells.append(comparison)
             if not comparison.comparable:
                 break  # the others would say the same
@@ -618,7 +618,7 @@ def tails_of_quantity(records: Sequence[Record], host: Host | None, quantity: st
     return tails_of(records, host) if quantity == TIME else ((), ())
 
 
-def of_pairs(
+def compare_pairs(
     cell: Cell,
     records: Sequence[Record],
     host: Host,

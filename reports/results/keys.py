@@ -57,7 +57,7 @@ class Place(NamedTuple):
 
 
 _NAMES_OF_ROLE = {
-    role: tuple(axis.name for axis in axes.of_role(role))
+    role: tuple(axis.name for axis in axes.with_role(role))
     for role in (axes.GROUP, axes.ROW, axes.COLUMN)
 }
 

@@ -21,7 +21,7 @@ from dlbench.adapters.networks import (
     digest,
     digest_of,
     family_of,
-    of_family,
+    network_with,
     specification,
 )
 from dlbench.adapters.protocol import Cell, ProtocolError
@@ -47,7 +47,7 @@ def _read() -> dict[str, Network]:
     file = resources.files("dlbench.reports").joinpath("data/first_networks.json")
     networks = {}
     for name, kept in json.loads(file.read_text(encoding="utf-8")).items():
-        networks[name] = of_family(name, family_of(kept), kept["batch_size"])
+        networks[name] = network_with(name, family_of(kept), kept["batch_size"])
     return networks
 
 

@@ -3,8 +3,8 @@
 A new one is a line of `QUANTITIES`.
 
 Those of `OF_LAUNCHES` are measured once in every launch; a cell's value is the geometric mean over
-its launches, with Student's interval from three on (`statistics.of_launches`). Ratios compare these
-and the seconds of a step.
+its launches, with Student's interval from three on (`statistics.summarise_launches`). Ratios
+compare these and the seconds of a step.
 """
 
 import math
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dlbench.adapters.protocol import Outcome
 from dlbench.reports.results.record import IMPORTED, SAMPLES_OF_INSTANCES
-from dlbench.reports.results.statistics import Summary, of_launches
+from dlbench.reports.results.statistics import Summary, summarise_launches
 
 if TYPE_CHECKING:
     from dlbench.reports.results.cells import CellResult
@@ -272,7 +272,7 @@ def measure(outcomes: Iterable[Outcome]) -> dict[str, Summary]:
     summaries: dict[str, Summary] = {}
     for name, (_, _, of_launch) in (OF_LAUNCHES | LATENCIES).items():
         values = [value for value in map(of_launch, launches) if value is not None]
-        summary = of_launches(values)
+        summary = summarise_launches(values)
         if summary is not None:
             summaries[name] = summary
     return summaries

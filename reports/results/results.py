@@ -317,7 +317,7 @@ class Narrowing:
         for record in results.records:
             as_installed = record.cell._replace(tuning=INSTALLED)
             if narrowing.has(record.cell) or (
-                place_of(record) in both and narrowing.has(as_installed)
+                record_place(record) in both and narrowing.has(as_installed)
             ):
                 taken.append(record)
         return replace(results, records=tuple(taken))
@@ -378,7 +378,7 @@ def run_named(word: str, runs: Sequence[Run]) -> str:
     return ids[0]
 
 
-def place_of(record: Record) -> tuple[str, Cell]:
+def record_place(record: Record) -> tuple[str, Cell]:
     """Return machine and cell, without the folder of its adapter."""
     return record.machine, record.cell._replace(adapter="")
 
@@ -395,14 +395,14 @@ def untunable(records: Iterable[Record]) -> frozenset[tuple[str, Cell]]:
     for record in records:
         software = record.outcome.software
         if record.cell.tuning == INSTALLED:
-            machine, cell = place_of(record)
+            machine, cell = record_place(record)
             with_settings.add((machine, cell._replace(tuning=TUNED)))  # it has two, then
         if record.cell.tuning != TUNED or not software:
             continue
         if software.get(TUNABLE):
-            with_settings.add(place_of(record))
+            with_settings.add(record_place(record))
         elif TUNABLE in software or record.run in runs:
-            without_settings.add(place_of(record))
+            without_settings.add(record_place(record))
     return frozenset(without_settings - with_settings)
 
 

@@ -499,7 +499,7 @@ def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
     )
 
 
-def of_launches(values: Sequence[float]) -> Summary | None:
+def summarise_launches(values: Sequence[float]) -> Summary | None:
     """Summarise a value that each launch of a cell has once, such as its memory.
 
     None without any launch. Fewer than `ENOUGH_LAUNCHES` have no interval.

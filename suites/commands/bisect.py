@@ -44,7 +44,7 @@ from ..planning.plan import Plan, check_count, heap_line
 from ..planning.values import Build
 from ..run import profiling, resume, sides
 from ..run.bisection import BisectionSchedule, Series
-from ..run.groups import of_pairs
+from ..run.groups import grouping_for_pairs
 from ..run.runner import RunProfile, run_plan
 from ..run.sides import Side
 from . import options
@@ -255,7 +255,7 @@ def _measure(
         plan = replace(
             plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed
         )
-    grouping = of_pairs(plan, machine, given.order, ())
+    grouping = grouping_for_pairs(plan, machine, given.order, ())
     candidates = (
         f"{counted(len(plan.cells), series.kind)} after {series.names[0]}, up to {series.names[-1]}"
     )

@@ -44,10 +44,10 @@ from ..planning.framework import find
 from ..planning.plan import Plan, check_count, check_variables, heap_line
 from ..planning.suite import load, shipped
 from ..run import profiling, resume, sides
-from ..run.groups import Grouping, of_pairs
+from ..run.groups import Grouping, grouping_for_pairs
 from ..run.privacy import private_value
 from ..run.runner import RunProfile, run_plan
-from ..run.schedules import PairRule, PairSchedule, for_compare
+from ..run.schedules import PairRule, PairSchedule, comparison_rule
 from ..run.sides import Side, Sources, report_of
 from . import options
 from .benchmark_files import files_meant, run_of_files
@@ -285,7 +285,7 @@ def compare_command(given: CompareOptions) -> None:
         why = f" (fewer than {needed} cannot show a slowdown)" if needed > fewest else ""
         more = f"up to {int(rule.spare * last)} more replace pairs that other programs disturb"
         say(f"{span} pairs per cell{why}; {more}")
-        return for_compare(host, cells, fewest, most, width, rule)
+        return comparison_rule(host, cells, fewest, most, width, rule)
 
     show_and_exit(measure(given, "compare", given.suite_name or "quick", pairs), form, given)
 
@@ -461,7 +461,7 @@ def measure(
     machine = probe()
     plan, pair = planned(given, suite, machine, baseline)
     check_count(plan, given.yes)
-    grouping = of_pairs(plan, machine, given.order, pair)
+    grouping = grouping_for_pairs(plan, machine, given.order, pair)
     pair_rule = pairs(host_of(machine), len(plan.cells), rule)
     unfinished = None
     sources = None
@@ -541,7 +541,7 @@ def _resumed(
         unfinished = resume.unfinished(store, plan, machine, purpose)
         records = list(store.records(run=unfinished.id))
     sources = sides.prepare(plan, pair, say, not given.no_build)
-    sides.check_same(unfinished, sides.described(pair, sources), rule)
+    sides.check_same(unfinished, sides.describe_sides(pair, sources), rule)
     side_by_name = {side.name: side for side in pair}
     for record in records:
         source = sources[record.side][record.cell.framework]

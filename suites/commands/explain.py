@@ -249,12 +249,12 @@ def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> "R
     from ..run import preparation, profiling
     from ..run.outcomes import read_phase
     from ..run.quiet import measuring
-    from ..run.runner import left_behind_of
+    from ..run.runner import left_behind_sentence
     from ..run.sides import ONE_SIDE
 
     planned = PlannedLaunch(plan.cells[0], 0, profiled_steps=steps)
     sources = {"": {planned.cell.framework: _source_of(plan, build_missing)}}
-    if left := left_behind_of(plan):
+    if left := left_behind_sentence(plan):
         say(left)
     run = preparation.new_run(plan, machine, "explain")
     (runner,) = profiling.runners(plan, run, ONE_SIDE, sources, machine).values()
@@ -277,7 +277,7 @@ def _explain_against(given: ExplainOptions, against: str, plan: Plan, machine: M
 
     from ..run import preparation, profiling
     from ..run.quiet import measuring
-    from ..run.runner import left_behind_of
+    from ..run.runner import left_behind_sentence
     from ..run.sides import Side
 
     cell = plan.cells[0]
@@ -290,7 +290,7 @@ def _explain_against(given: ExplainOptions, against: str, plan: Plan, machine: M
     ):
         say("Both sides are the same build, so nothing should differ.")
     sources = {BASELINE: {cell.framework: baseline}, CANDIDATE: {cell.framework: candidate}}
-    if left := left_behind_of(plan):
+    if left := left_behind_sentence(plan):
         say(left)
     run = preparation.new_run(plan, machine, "explain")
     runners = profiling.runners(plan, run, (Side(BASELINE), Side(CANDIDATE)), sources, machine)

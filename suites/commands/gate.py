@@ -8,7 +8,7 @@ import typer
 from dlbench.reports.compare.report import gate_outcome
 
 from ..display.screen import say
-from ..run.schedules import for_gate
+from ..run.schedules import gate_rule
 from . import options
 from .compare import (
     TwoSidesOptions,
@@ -82,7 +82,7 @@ def gate_command(given: GateOptions) -> None:
         given,
         "gate",
         given.name,
-        lambda host, cells, rule: for_gate(host, rule),
+        lambda host, cells, rule: gate_rule(host, rule),
         given.baseline or (),
     )
     show(comparison, form, given.write)

@@ -8,7 +8,7 @@ from typing import Annotated
 from dlbench.reports.formats.export import formats_of, to_stdout
 from dlbench.reports.formats.pictures import check_picture
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
-from dlbench.reports.history.nights import NIGHTLY, build_history, explained
+from dlbench.reports.history.nights import NIGHTLY, add_differences, build_history
 from dlbench.reports.history.report import PANELS, REPORT, history_to_picture
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.results.hosts import read_host
@@ -105,7 +105,7 @@ def history_command(given: HistoryOptions) -> None:
                 f"{store.name} holds a single night of these cells ({first[:10]}). A history needs "
                 f"at least two, and {2 * ENOUGH_NIGHTS} to confirm a change."
             )
-        history = explained(history, store.example, None if given.everything else _EXPLAINED)
+        history = add_differences(history, store.example, None if given.everything else _EXPLAINED)
     if given.plot is not None:
         written = history_to_picture(history, given.plot)
         left = len(history.cells) - PANELS * len(written)

@@ -95,7 +95,7 @@ def _list_capabilities(given: ListOptions) -> None:
     rows = _capabilities(given.frameworks, given.python or ())
     shown = rows
     if given.against:
-        shown = [capability_table.beside(row) for row in rows if not row["problem"]]
+        shown = [capability_table.compare(row) for row in rows if not row["problem"]]
     if given.as_json:
         print_json(shown)
         return
@@ -292,7 +292,7 @@ def _capabilities(frameworks: str | None, python: Sequence[str]) -> list[dict[st
     ]
     # Lines below the tables name the frameworks left out.
     sources = environment.prepare_sources(builds, lambda line: None, build_missing=False)
-    place = capabilities.place_of(machine)
+    place = capabilities.machine_key(machine)
     cpus = machine.cpu.effective_cpus
     rows = []
     with measuring(say, wait=True):

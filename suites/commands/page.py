@@ -16,7 +16,7 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports.compare.report import gate_outcome, headline
 from dlbench.reports.formats.markup import escaped
 from dlbench.reports.formats.outputs import why_unwritable
-from dlbench.reports.history.nights import NIGHTLY, Series, build_history, explained
+from dlbench.reports.history.nights import NIGHTLY, Series, add_differences, build_history
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import asset, page_to_file_text, policy
 from dlbench.reports.report import ReportOptions, Source
@@ -339,7 +339,7 @@ class _Site:
             return
         frame = self.store.nights(suite=suite, machine=machine, purpose=NIGHTLY)
         history = build_history(frame, self.store.cells(), machines={machine: machine_name})
-        history = explained(history, self.store.example, _EXPLAINED)
+        history = add_differences(history, self.store.example, _EXPLAINED)
         confirmed = sum(not change.pending for _, change in history.changes) + len(history.drifts)
         shifts = shifts_of(history, known.shifts if known else ())
         page = HistoryPage(

@@ -27,9 +27,9 @@ from ..display.screen import say, show
 from ..errors import GATE_FAILED, GATE_UNDECIDED, UsageError
 from ..planning.plan import check_count, narrow_to
 from ..run import sides
-from ..run.groups import of_pairs
+from ..run.groups import grouping_for_pairs
 from ..run.runner import RunProfile, run_plan
-from ..run.schedules import PairSchedule, for_gate
+from ..run.schedules import PairSchedule, gate_rule
 from . import options
 from .compare import TwoSidesOptions, planned, rule_of_two_sides
 
@@ -71,10 +71,10 @@ def qualify(given: TwoSidesOptions, suite: str, baseline: Sequence[str]) -> int:
     machine = probe()
     plan, (_, candidate) = planned(replace(given, same=True), suite, machine, baseline)
     check_count(plan, given.yes)
-    grouping = of_pairs(plan, machine, given.order, (candidate,))
+    grouping = grouping_for_pairs(plan, machine, given.order, (candidate,))
     same = replace(candidate, name=BASELINE)
     sources = sides.prepare(plan, (same, candidate), say, not given.no_build)
-    gate = for_gate(host_of(machine), rule)
+    gate = gate_rule(host_of(machine), rule)
     began = time.monotonic()
     with Store.open("sqlite://") as store:
 

@@ -39,7 +39,7 @@ from ..planning.plan import Plan, check_count, heap_line, memory_line
 from ..planning.suite import words_of_cell
 from ..run import groups, profiling
 from ..run.runner import RunProfile, run_plan
-from ..run.schedules import of_plan
+from ..run.schedules import schedule_for
 from ..run.sides import Side
 from . import options
 from .options import (
@@ -147,10 +147,12 @@ def releases_command(given: ReleasesOptions) -> None:
     unfinished = None
     if given.resume:
         plan, unfinished, _ = resumed(plan, given.store_file, machine, chosen, RELEASES)
-    grouping = replace(groups.of_plan(plan, machine, given.order), together=groups.Together.BUILD)
+    grouping = replace(
+        groups.grouping_for_plan(plan, machine, given.order), together=groups.Together.BUILD
+    )
     profile = RunProfile(
         RELEASES,
-        partial(of_plan, grouping=grouping),
+        partial(schedule_for, grouping=grouping),
         ceilings=False,
         quiet_gate=not given.no_quiet_gate,
         lines=lambda: (

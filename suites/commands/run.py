@@ -169,12 +169,14 @@ def _profile(
     """Return how a new run of this plan is measured and announced."""
     from ..run import groups
     from ..run.runner import RunProfile
-    from ..run.schedules import of_plan
+    from ..run.schedules import schedule_for
     from .plan import kind_of_protocol, size_of, training_lines
 
-    grouping = replace(groups.of_plan(plan, machine, order), together=groups.Together.COLUMN)
+    grouping = replace(
+        groups.grouping_for_plan(plan, machine, order), together=groups.Together.COLUMN
+    )
     return RunProfile(
-        schedule=partial(of_plan, grouping=grouping),
+        schedule=partial(schedule_for, grouping=grouping),
         ceilings=not given.no_ceilings,
         quiet_gate=not given.no_quiet_gate,
         text=text,
@@ -281,7 +283,7 @@ def _show(store: "Store", run: "Run", schedule: "Schedule", as_json: bool, comma
 
 
 _AXES_OF_SAME_WORK = [
-    *(axis.name for axis in axes_of_cells.of_role(axes_of_cells.GROUP)),
+    *(axis.name for axis in axes_of_cells.with_role(axes_of_cells.GROUP)),
     "device",
     "cpu_quota",
     "loader_workers",
@@ -355,7 +357,9 @@ def tune_command(given: TuneOptions) -> None:
     starts = search.search_starts(plan, preparation.capacity(machine).cores)
     profile = RunProfile(
         SEARCHING,
-        partial(HalvingSchedule, starts, grouping=groups.of_plan(plan, machine, given.order)),
+        partial(
+            HalvingSchedule, starts, grouping=groups.grouping_for_plan(plan, machine, given.order)
+        ),
         (Side(SEARCH),),
         ceilings=False,
         quiet_gate=not given.no_quiet_gate,

@@ -35,7 +35,7 @@ from ..run import preparation
 from ..run.launch import LaunchRunner
 from ..run.launcher import Launched, LaunchRequest, Tick, launch_process
 from ..run.quiet import measuring
-from ..run.runner import left_behind_of
+from ..run.runner import left_behind_sentence
 from . import options
 from .options import SuiteOptions, argument, option, takes
 
@@ -101,7 +101,7 @@ def try_command(given: TryOptions) -> None:
     machine = probe()
     plan = _plan(given, machine)
     folders.make_folder(folders.home())
-    if left := left_behind_of(plan):
+    if left := left_behind_sentence(plan):
         say(left)
     records = _launch(plan, machine)
     for line in _lines(records, plan, machine):

@@ -65,7 +65,7 @@ def build_digest(inspection: Inspection) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
-def with_variables(digest: str, variables: Mapping[str, str]) -> str:
+def add_variables(digest: str, variables: Mapping[str, str]) -> str:
     """Return a digest of a build and the environment variables of its launches.
 
     Without any, it is that of the build. A secret counts by its name alone, so that nothing about

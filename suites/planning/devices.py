@@ -74,7 +74,7 @@ def present(gpus: Gpus) -> tuple[Device, ...]:
     return tuple(devices)
 
 
-def meant(words: Iterable[str], gpus: Gpus, visible: str | None = None) -> tuple[str, ...]:
+def resolve(words: Iterable[str], gpus: Gpus, visible: str | None = None) -> tuple[str, ...]:
     """Return the names of the devices that these words mean on a machine with these GPUs.
 
     Each is named once. ``visible`` is CUDA_VISIBLE_DEVICES where it is set. Raises UsageError, with

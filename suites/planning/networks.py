@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dlbench.adapters.families import FAMILIES, Family, NumbersError
-from dlbench.adapters.networks import USUAL_BATCH_SIZE, Network, digest_of, family_of, of_family
+from dlbench.adapters.networks import USUAL_BATCH_SIZE, Network, digest_of, family_of, network_with
 from dlbench.reports.results.selection import names_matching
 
 from ..errors import SuiteError, unknown_name
@@ -112,7 +112,7 @@ def _network(table: Table, place: str) -> Network:
             if near:
                 complaint = f"there is no such key here. Did you mean {near[0]!r}?"
         raise SuiteError(f"{place}, key {error.key}: {complaint}") from error
-    return of_family(name, made, batch_size, str(table.get("summary", "")) or made.words())
+    return network_with(name, made, batch_size, str(table.get("summary", "")) or made.words())
 
 
 def _family(name: object, place: str) -> type[Family]:

@@ -35,7 +35,7 @@ from .networks import LARGEST_BATCH
 from .settings import check_launch_settings, known_launch_settings, lacking, not_possible
 from .suite import FASTEST, LARGEST_COUNT, USUAL_INTERVAL, USUAL_RANGE, ProtocolSection, Suite
 from .values import Build, Capacity, Row
-from .variables import OPTION, contradiction, of_thread_counts
+from .variables import OPTION, contradiction, thread_variables
 
 QUOTA_SAMPLE_SECONDS = 0.5
 """Of a cell under a CPU quota, at least: five of the kernel's periods. A sample within one period
@@ -132,13 +132,13 @@ class Plan:
         family = self.network_of(cell).family.name
         return framework.tunable(cell.mode, cell.device, family, cell.task)
 
-    def of_thread_counts(self) -> set[str]:
+    def thread_variables(self) -> set[str]:
         """Return the environment variables that dlbench sets from the cells' thread counts."""
         threaded = {(cell.framework, cell.mode) for cell in self.cells if cell.threads}
         names: set[str] = set()
         for row in self.rows:
             if (row.build.name, row.mode) in threaded:
-                names |= of_thread_counts(row.build.framework, row.mode)
+                names |= thread_variables(row.build.framework, row.mode)
         return names
 
     def protocol_of(self, cell: Cell) -> Protocol:
@@ -271,7 +271,7 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
     """
     chosen_networks = {name: suite.known[name] for name in suite.chosen(choices["networks"])}
     device_words = values.words(choices["devices"]) if choices["devices"] else suite.devices
-    used = devices.meant(device_words, capacity.gpus, capacity.visible)
+    used = devices.resolve(device_words, capacity.gpus, capacity.visible)
     rows = _rows_that_fit(_rows(suite, choices), used, chosen_networks.values())
     if choices["threads"] and devices.CPU not in used:
         raise UsageError(
@@ -629,7 +629,7 @@ def _tunings(
     available = {*names, *framework.launchable(cell.mode, cell.device)}
     for word in words:
         if word == tuning.EACH:
-            yield from tuning.each(names)
+            yield from tuning.sweep_words(names)
         elif word == tuning.LAUNCH:
             yield TUNED
             for name in _possible_launch_settings(cell, framework):

@@ -137,7 +137,7 @@ def contradiction(
             setting_by_variable[name] = setting
     for name, value in given.items():
         what = f"{option} {name}={'***' if is_secret(name) else value[:60]}"
-        if name in of_thread_counts(framework, mode):
+        if name in thread_variables(framework, mode):
             if threads and value != str(threads):
                 return (
                     f"{what}: dlbench sets {name} from the thread count of each cell. Give "
@@ -160,7 +160,7 @@ def contradiction(
     return ""
 
 
-def of_thread_counts(framework: Framework, mode: str) -> frozenset[str]:
+def thread_variables(framework: Framework, mode: str) -> frozenset[str]:
     """Return the names of the variables that dlbench sets from a cell's thread count."""
     variables = dict(framework.variables)
     if mode in framework.modes:

@@ -16,7 +16,7 @@ import numpy as np
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.results import posterior
 from dlbench.reports.results.bisection import Bisection, Candidate, candidate
-from dlbench.reports.results.comparison import CellComparison, of_pairs, other_work, pairs_of
+from dlbench.reports.results.comparison import CellComparison, compare_pairs, other_work, pairs_of
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.posterior import Assessment
 from dlbench.reports.results.record import BASELINE, CANDIDATE, Record, last_attempts
@@ -28,7 +28,7 @@ from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning.plan import Plan
 from ..planning.values import Build, Row
 from .groups import Group, Grouping
-from .schedules import PairSchedule, for_gate, given_up, pairs_begun
+from .schedules import PairSchedule, gate_rule, given_up, pairs_begun
 
 
 @dataclass
@@ -126,7 +126,7 @@ class BisectionSchedule(PairSchedule):
         self.rule = rule
         self.confidence = confidence
         self._series = series
-        super().__init__(plan, records, for_gate(host, rule), grouping, host, rule.judged)
+        super().__init__(plan, records, gate_rule(host, rule), grouping, host, rule.judged)
         self._decide()
 
     def _update(self, cell: Cell) -> None:
@@ -177,7 +177,7 @@ class BisectionSchedule(PairSchedule):
     def ends(self) -> CellComparison:
         """The bad end against the good one, by the looks of a gate."""
         last = self.plan.cells[-1]
-        return of_pairs(
+        return compare_pairs(
             last, self._records[last], self._machine, True, self.rule, quantity=self._quantity
         )
 

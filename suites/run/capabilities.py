@@ -22,7 +22,7 @@ from dlbench.hardware_probe import Machine
 from dlbench.reports.results.thread_evidence import threads_seen
 
 from ..environments import folders
-from ..environments.digests import code_digest, with_variables
+from ..environments.digests import add_variables, code_digest
 from ..environments.environment import Report, Source
 from ..environments.folders import write_whole
 from ..errors import DlbenchError, Interrupted
@@ -110,7 +110,7 @@ def _threads_seen(outcome: Outcome) -> int | None:
     return None if outcome.threads is None else threads_seen(outcome.threads, outcome.contention)
 
 
-def place_of(machine: Machine) -> str:
+def machine_key(machine: Machine) -> str:
     """Return the machine's part of a stored answer's key: the machine and the CPUs it may use."""
     return f"{machine.fingerprint}:{machine.cpu.capacity_cpus:g}"
 
@@ -123,7 +123,7 @@ def threads_by_default(
     Unknown ones are left out. A count is observed in one short launch that sets no thread count:
     the framework's report counts if it has one, otherwise the threads that the operating system saw
     working. As installed, a framework may compute its products with another library, so those cells
-    have their own answer. Answers are kept for each place (see `place_of`), environment, adapter
+    have their own answer. Answers are kept for each place (see `machine_key`), environment, adapter
     code and mode.
     """
     path = folders.make_folder(folders.home() / "cache") / "default-threads.json"
@@ -141,7 +141,7 @@ def threads_by_default(
             continue
         installed = tuning == INSTALLED and bool(framework.tunable(mode, devices.CPU, family))
         words = ", installed" if installed else ""
-        environment = with_variables(source.digest, plan.variables)
+        environment = add_variables(source.digest, plan.variables)
         key = f"{where}:{environment}:{code_digest(framework)}:{framework.name}:{mode}{words}"
         if key not in answers:
             report(f"asking {name} {mode}{words} for its default thread count, once")

@@ -102,7 +102,7 @@ def differs(then: str, now: str) -> bool:
     return published_answer.split(",")[0] != now
 
 
-def beside(row: Row) -> dict[str, Any]:
+def compare(row: Row) -> dict[str, Any]:
     """Return a framework's columns, and the differences between the table and this build.
 
     A column has the table's answer, this build's answer and its source.

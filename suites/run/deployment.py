@@ -33,7 +33,7 @@ def check_file(path: Path) -> None:
         raise UsageError(f"--write {path}: there is no folder {path.parent}. Make it first.")
 
 
-def written(path: Path, variables: Mapping[str, str], cell: Cell) -> list[str]:
+def variable_lines(path: Path, variables: Mapping[str, str], cell: Cell) -> list[str]:
     """Return lines that set these variables, in the form that the file's name selects."""
     form = _form(path)
     if form == ".sh":  # to be read by `. FILE`
@@ -67,5 +67,5 @@ def deployment(path: Path, result: SearchResult, command: str | None) -> str:
     variables, _, _ = recipe(result)
     sentences = [line for line in lines(result, command) if not line.startswith(VARIABLES)]
     comments = [f"# {' '.join(line.split())}" for line in sentences]
-    content = written(path, variables, result.best) or ["# There are no variables to set."]
+    content = variable_lines(path, variables, result.best) or ["# There are no variables to set."]
     return "\n".join([*comments, *content, ""])

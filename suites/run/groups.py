@@ -207,7 +207,7 @@ def _group(launches: Sequence[PlannedLaunch]) -> Group:
     return tuple(replace(launch, in_turns=several) for launch in launches)
 
 
-def of_plan(plan: Plan, machine: Machine, order: str | None) -> Grouping:
+def grouping_for_plan(plan: Plan, machine: Machine, order: str | None) -> Grouping:
     """Return how the launches of a plan are grouped.
 
     They follow this ``order``, or without one take turns wherever it helps. Nothing can disturb a
@@ -233,13 +233,15 @@ def of_plan(plan: Plan, machine: Machine, order: str | None) -> Grouping:
     return Grouping(plan, computing, memory)
 
 
-def of_pairs(plan: Plan, machine: Machine, order: str | None, sides: Sequence[Side]) -> Grouping:
-    """Return how the pairs of a plan's cells are made, as `of_plan` does.
+def grouping_for_pairs(
+    plan: Plan, machine: Machine, order: str | None, sides: Sequence[Side]
+) -> Grouping:
+    """Return how the pairs of a plan's cells are made, as `grouping_for_plan` does.
 
     Without an order both sides must fit into memory, and adapters of another revision, which may
     not support turns, are measured one after the other. Raises UsageError for an unknown order.
     """
-    grouping = of_plan(plan, machine, order)
+    grouping = grouping_for_plan(plan, machine, order)
     if order is not None:
         return grouping
     if any(side.revision for side in sides):

@@ -16,7 +16,7 @@ import numpy as np
 from dlbench.adapters.protocol import Contention, Outcome, Status, ThreadEvidence
 from dlbench.reports.results.record import SAMPLES_OF_INSTANCES
 
-from .launcher import Launched, LaunchRequest, Meeting, Tick, at_once
+from .launcher import Launched, LaunchRequest, Meeting, Tick, run_together
 
 
 def run_instances(
@@ -35,7 +35,7 @@ def run_instances(
         alone = request.launch._replace(cell=cell, cpus=own)
         return launch(replace(request, launch=alone, meeting=meeting), look)
 
-    launches = at_once([partial(instance, number) for number in range(count)], meeting, tick)
+    launches = run_together([partial(instance, number) for number in range(count)], meeting, tick)
     return Launched(
         together([launched.outcome for launched in launches]),
         max(launched.wall_seconds for launched in launches),

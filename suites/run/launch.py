@@ -35,7 +35,7 @@ from dlbench.reports.results.hosts import Host, Node, host_of
 from dlbench.reports.results.record import GATE, PROFILED, RELEASED, Record, Run
 
 from ..environments import folders
-from ..environments.digests import DIGEST, adapter_digest, with_variables
+from ..environments.digests import DIGEST, adapter_digest, add_variables
 from ..environments.environment import Source
 from ..errors import UsageError
 from ..planning import devices
@@ -44,7 +44,15 @@ from ..planning.plan import Plan, PlannedLaunch, binds, too_large
 from .instances import run_instances
 from .judge import FirstLosses, Limits, judged, limits_of, losses_key, note_losses
 from .launch_files import FeedFiles
-from .launcher import Launched, Launcher, LaunchRequest, Tick, at_once, belongs_to_launch, no_tick
+from .launcher import (
+    Launched,
+    Launcher,
+    LaunchRequest,
+    Tick,
+    belongs_to_launch,
+    no_tick,
+    run_together,
+)
 from .preparation import Reference
 from .privacy import private_anywhere, recorded
 from .quiet import QuietGate
@@ -152,7 +160,7 @@ class LaunchRunner:
             cell=cell,
             outcome=private_anywhere(outcome._replace(software=software)),
             machine=self.run.machine,
-            environment=with_variables(source.digest, self.given_variables),
+            environment=add_variables(source.digest, self.given_variables),
             interpreter=source.name,
             protocol=protocol,
             started=started,
@@ -452,7 +460,7 @@ def run_attempts(
             in_turns = [
                 partial(call, member=member) for call, member in zip(calls, members, strict=True)
             ]
-            records = at_once(in_turns, members[0].turns, tick)
+            records = run_together(in_turns, members[0].turns, tick)
             group = secrets.token_hex(4)
             records = [replace(record, group=group) for record in records]
         yield records

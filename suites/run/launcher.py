@@ -154,7 +154,7 @@ class Meeting(threading.Barrier):
         self.abort()
 
 
-def at_once(
+def run_together(
     launches: Sequence[Callable[[Tick], Result]], meeting: Meeting | Turns, tick: Tick
 ) -> list[Result]:
     """Run launches that meet or take turns, each in a thread, and return their results.
@@ -228,7 +228,7 @@ class LaunchMonitor:
         supervisor: int,
         check_steps: Sequence[int],
         meeting: Meeting | None = None,
-        group: quota.Group | None = None,
+        group: quota.ControlGroup | None = None,
         counters: PackageCounters | None = None,
         member: Member | None = None,
         profiled: bool = False,
@@ -495,7 +495,9 @@ def launch_process(request: LaunchRequest, tick: Tick = no_tick) -> Launched:
         return Launched(Outcome(Status.SKIPPED, str(error)), 0.0)
 
 
-def _launch_in_group(request: LaunchRequest, tick: Tick, group: quota.Group | None) -> Launched:
+def _launch_in_group(
+    request: LaunchRequest, tick: Tick, group: quota.ControlGroup | None
+) -> Launched:
     check_steps = request.check_steps
     directory = _control_directory(request.launch)
     ours, theirs = socket.socketpair()
@@ -540,7 +542,7 @@ def _launch_in_group(request: LaunchRequest, tick: Tick, group: quota.Group | No
 
 
 def _start(
-    request: LaunchRequest, directory: Path, line: int, group: quota.Group | None
+    request: LaunchRequest, directory: Path, line: int, group: quota.ControlGroup | None
 ) -> "subprocess.Popen[bytes]":
     """Start the supervisor, which starts the guest.
 

@@ -37,7 +37,7 @@ class NoQuotaError(Exception):
 
 
 @dataclass(frozen=True)
-class Group:
+class ControlGroup:
     """The control group of one launch."""
 
     folders: tuple[Path, ...]
@@ -94,7 +94,7 @@ def used_between(before: QuotaUse, after: QuotaUse) -> QuotaUse:
 
 
 @contextlib.contextmanager
-def limited(cpus: float) -> Iterator[Group | None]:
+def limited(cpus: float) -> Iterator[ControlGroup | None]:
     """Give a group with this quota, or None for a quota of 0.
 
     Finally remove it with all processes left in it. Raises NoQuotaError.
@@ -107,7 +107,7 @@ def limited(cpus: float) -> Iterator[Group | None]:
         raise NoQuotaError(parents)
     remove_left()
     name = f"dlbench-{os.getpid()}-{_start_time(os.getpid())}-{next(_NUMBERS)}"
-    group = Group(tuple(parent / name for parent in parents))
+    group = ControlGroup(tuple(parent / name for parent in parents))
     try:
         for folder in group.folders:
             _make(folder)
@@ -184,7 +184,7 @@ def remove_left() -> None:
             if not process.isdecimal() or not started.isdecimal():
                 continue
             if _start_time(int(process)) != started:
-                Group((group,)).lift()  # killed processes end sooner
+                ControlGroup((group,)).lift()  # killed processes end sooner
                 _remove(group)
 
 

@@ -155,7 +155,7 @@ def _check_same_build(build: Build, record: Record, variables: Mapping[str, str]
     interpreter = build.interpreter or environment.locate(build.framework).interpreter
     inspection = environment.look_into(build, interpreter) if interpreter else None
     built = digests.build_digest(inspection) if inspection else ""
-    digest = digests.with_variables(built, variables)
+    digest = digests.add_variables(built, variables)
     if digest != record.environment:
         now = f"{inspection.name}, environment {digest}" if inspection else "not built"
         if variables:
@@ -172,7 +172,7 @@ def check_same_variables(record: Record, environment: str, variables: Mapping[st
 
     ``environment`` is the digest of the build on this machine. Raises UsageError.
     """
-    if record.environment and record.environment != digests.with_variables(environment, variables):
+    if record.environment and record.environment != digests.add_variables(environment, variables):
         raise UsageError(
             f"The unfinished run measured {record.cell.framework} in another environment, or with "
             f"other values of {', '.join(variables)} (--env). Give the same, or leave out --resume "

@@ -36,7 +36,7 @@ from .launcher import launch_process
 from .outcomes import read_phase
 from .privacy import recorded
 from .quiet import QuietGate, busy_gpus, earlier_readings, measuring
-from .schedules import Schedule, of_plan
+from .schedules import Schedule, schedule_for
 from .sides import ONE_SIDE, Side, Sources
 from .texts import Text
 
@@ -49,7 +49,7 @@ class RunProfile:
     """
 
     purpose: str = "suite"
-    schedule: Callable[[Plan, Iterable[Record], Host | None], Schedule] = of_plan
+    schedule: Callable[[Plan, Iterable[Record], Host | None], Schedule] = schedule_for
     sides: tuple[Side, ...] = ONE_SIDE
     rule: Rule | None = None  # of a comparison
     ceilings: bool = True  # whether missing ceilings are measured first
@@ -128,7 +128,7 @@ def _prepare(
     feed_files = launch_files.prepare_feeds(plan, machine, say)
     default_threads = {}
     if len(profile.sides) == 1:
-        place = capabilities.place_of(machine)
+        place = capabilities.machine_key(machine)
         (only,) = profile.sides
         default_threads = capabilities.threads_by_default(
             plan, sources[only.name], place, launch_process, say
@@ -153,7 +153,7 @@ def _begin(
     """Store and return a new run."""
     described = profile.described or {}
     if not described and len(profile.sides) > 1:
-        described = sides.described(profile.sides, sources)
+        described = sides.describe_sides(profile.sides, sources)
     return preparation.begin(
         plan, store, machine, profile.purpose, described, profile.node(), profile.rule
     )
@@ -165,7 +165,7 @@ def _announce(plan: Plan, store: Store, machine: Machine, profile: RunProfile, r
     say(f"{plan.suite}: {size}, run {run.id} in {store.name}")
     if plan.variables:
         say(f"Launched with {variables_in_words(recorded(plan.variables))} ({OPTION}).")
-    left = left_behind_of(plan, profile.sides)
+    left = left_behind_sentence(plan, profile.sides)
     if left:
         say(left)
     lines += busy_gpus(plan.cells, machine.gpus)
@@ -176,7 +176,7 @@ def _announce(plan: Plan, store: Store, machine: Machine, profile: RunProfile, r
             say(line)
 
 
-def left_behind_of(plan: Plan, sides_of_run: Sequence[Side] = ONE_SIDE) -> str:
+def left_behind_sentence(plan: Plan, sides_of_run: Sequence[Side] = ONE_SIDE) -> str:
     """Return a sentence with this shell's variables that launches do not get, though they matter.
 
     It is empty if there are none. See `variables.left_behind`.

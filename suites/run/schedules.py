@@ -614,7 +614,7 @@ class ContestSchedule(Schedule):
         return fastest(build_matrix(Results(tuple(records), hosts)), confidence)
 
 
-def of_plan(
+def schedule_for(
     plan: Plan,
     records: Iterable[Record] = (),
     host: Host | None = None,
@@ -772,7 +772,7 @@ def pairs_begun(records: Iterable[Record]) -> int:
     return 1 + max((record.launch for record in records), default=-1)
 
 
-def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
+def gate_rule(host: Host, rule: Rule = DEFAULT) -> PairRule:
     """Return the rule of a gate: pairs until a look decides, or until too many were disturbed."""
     # Pairs that any cell may have. A suspect cell may have more.
     at_ease = next(look.pairs for look in rule.looks if look.suspect < 1)
@@ -798,7 +798,7 @@ def for_gate(host: Host, rule: Rule = DEFAULT) -> PairRule:
     return pairs_needed
 
 
-def for_compare(
+def comparison_rule(
     host: Host, cells: int, fewest: int, most: int, width: float, rule: Rule = DEFAULT
 ) -> PairRule:
     """Return the rule of a comparison of cells: pairs until the ratio's interval is narrow enough.

@@ -230,7 +230,7 @@ def prepare(plan: Plan, sides: Sequence[Side], report: Report, build_missing: bo
     )
 
 
-def described(sides: Sequence[Side], sources: Sources) -> dict[str, str]:
+def describe_sides(sides: Sequence[Side], sources: Sources) -> dict[str, str]:
     """Return a text for each side, by its name: versions and environments.
 
     It has no paths, since they name users.

@@ -13,17 +13,17 @@ import pytest
 from one_launch import launch_once
 
 from dlbench.adapters.families import Feedforward
-from dlbench.adapters.networks import of_family
+from dlbench.adapters.networks import network_with
 from dlbench.adapters.protocol import TASKS, Protocol, Status
 from dlbench.suites.environments import folders
 from dlbench.suites.planning.framework import OUTSIDE, find
-from dlbench.suites.run.launcher import at_once, no_tick
+from dlbench.suites.run.launcher import no_tick, run_together
 from dlbench.suites.run.turns import Member, Turns, rounds_of
 
 ATTACKS = Path(__file__).with_name("attacks.py").read_text()
 VERDICTS = Path(__file__).parents[2] / "reports" / "VERDICTS.md"
 #: A step of some 50 ms with one thread.
-NETWORK = of_family("attacked", Feedforward(1024, (1024, 1024), 1024, "sigmoid"), 256)
+NETWORK = network_with("attacked", Feedforward(1024, (1024, 1024), 1024, "sigmoid"), 256)
 PROTOCOL = Protocol(warmup_steps=3, steps=12, minimum_steps=5, seconds=0.7)
 #: Beside other tests what is allowed for waiting hides a short lie, and a hidden process gets
 #: little CPU time.
@@ -184,7 +184,7 @@ def beside_an_honest_one(name, folder):
         ),
         lambda tick: attack(name, folder / "attack", member=members[1]),
     ]
-    return at_once(calls, turns, no_tick)
+    return run_together(calls, turns, no_tick)
 
 
 #: By evidence that turns could weaken: CPU time of processes that are stopped, and the check

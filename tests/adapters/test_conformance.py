@@ -18,7 +18,7 @@ from small_networks import BUILD_THEM, OF_FEW, small_networks
 
 from dlbench.adapters import networks
 from dlbench.adapters.families import Feedforward
-from dlbench.adapters.networks import of_family
+from dlbench.adapters.networks import network_with
 from dlbench.adapters.protocol import INSTALLED, Status
 from dlbench.reports.results.thread_evidence import wanting_threads
 from dlbench.suites.planning.framework import catalogue, find
@@ -34,7 +34,7 @@ SAMPLED = "small-mpm"
 FURTHER = {"torch": (USUAL,), "numpy": (SAMPLED,)}
 #: With the recipes of their families, as a user's own network has.
 SMALL = {
-    name: of_family(name, each.family, each.batch_size)
+    name: network_with(name, each.family, each.batch_size)
     for tables in (small_networks(networks), small_networks(networks, OF_FEW))
     for name, each in tables.items()
 }
@@ -381,7 +381,7 @@ def test_workers_with_local_steps_compute_what_the_reference_does(name, mode, ne
 
 
 #: One whose loss falls to less than half of what it was within 200 steps at the usual rate.
-LEARNER = of_family("learner", Feedforward(784, (512,), 10, "relu"), 32)
+LEARNER = network_with("learner", Feedforward(784, (512,), 10, "relu"), 32)
 
 
 @about_cpus

@@ -17,7 +17,7 @@ from dlbench.adapters.networks import (
     digest_of,
     family_of,
     from_data,
-    of_family,
+    network_with,
     specification,
     to_data,
 )
@@ -86,7 +86,7 @@ machines = st.one_of(
 
 @given(specified | machines)
 def test_numbers_survive_being_written_and_read(data):
-    network = of_family("mine", family_of(data), 3)
+    network = network_with("mine", family_of(data), 3)
     back = from_data(json.loads(json.dumps(to_data(network))))
     assert back.family == network.family
     assert back.parity == network.parity
@@ -269,7 +269,7 @@ def test_what_runs_in_any_interpreter_refuses_a_made_up_family_and_builds_all_kn
     assert "no network of the family made-up" in reason
     assert set(kind.families) >= {name for name, family in FAMILIES.items() if family.specified}
     for network in NETWORKS.values():
-        assert contract.supports(adapter, of_family(network.name, network.family)) == (True, "")
+        assert contract.supports(adapter, network_with(network.name, network.family)) == (True, "")
 
 
 @pytest.mark.parametrize(

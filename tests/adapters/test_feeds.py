@@ -19,7 +19,7 @@ from dlbench.adapters.base import Unsupported
 from dlbench.adapters.launch import batches, feeds, parity
 from dlbench.adapters.launch.batches import CHECKED, TIMED
 from dlbench.adapters.launch.feeds import Feed, FeedError, ahead
-from dlbench.adapters.networks import of_family
+from dlbench.adapters.networks import network_with
 from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status
 from dlbench.adapters.reference.adapter import ReferenceAdapter
 
@@ -27,7 +27,9 @@ SMALL = small_networks(networks)
 IMAGES, RECURRENT = SMALL["small-convolutional"], SMALL["small-recurrent"]
 PURPOSES = (TIMED, CHECKED)
 LARGE_NUMBERS = {"inputs": 26752, "hidden": [8], "outputs": 10, "activation": "sigmoid"}
-LARGE = of_family("large", networks.family_of({"family": "feedforward", "numbers": LARGE_NUMBERS}))
+LARGE = network_with(
+    "large", networks.family_of({"family": "feedforward", "numbers": LARGE_NUMBERS})
+)
 
 
 def written(folder: Path, network: networks.Network) -> str:
@@ -189,7 +191,7 @@ def test_too_little_shared_memory_is_a_reason_with_the_sizes(
 
 
 def test_a_launch_whose_steps_take_mini_batches(launch: Callable[..., Outcome]) -> None:
-    network = of_family("small-recurrent", RECURRENT.family, 3)
+    network = network_with("small-recurrent", RECURRENT.family, 3)
     outcome = launch("reference", "float64", network, placement="loader", loader_workers=2)
     assert outcome.status is Status.OK, outcome.reason
     assert outcome.parity is not None

@@ -121,7 +121,7 @@ def test_a_choice_is_read_back_from_its_word(data, names):
 
 @given(NAMES)
 def test_each_is_every_setting_alone_and_left_out_once(names):
-    choices = [frozenset(tuning.in_force(word, names)) for word in tuning.each(names)]
+    choices = [frozenset(tuning.in_force(word, names)) for word in tuning.sweep_words(names)]
     wanted = {frozenset(), frozenset(names)} | {frozenset([name]) for name in names}
     wanted |= {frozenset(names) - {name} for name in names}
     assert len(choices) == len(set(choices))

@@ -10,10 +10,10 @@ from properties import examples
 
 from dlbench.adapters.families import Recurrent
 from dlbench.adapters.launch import batches
-from dlbench.adapters.networks import of_family, to_data
+from dlbench.adapters.networks import network_with, to_data
 from dlbench.adapters.protocol import Status
 
-NETWORK = of_family("char-lstm", Recurrent(96, 7, 8, 1, 5, "lstm"), 4)
+NETWORK = network_with("char-lstm", Recurrent(96, 7, 8, 1, 5, "lstm"), 4)
 
 
 @pytest.fixture
@@ -101,12 +101,12 @@ def test_what_ends_training_early_is_noted_and_costs_no_number(tmp_path, text, l
             "not in this mode",
         ),
         (
-            of_family("few", Recurrent(50, 7, 8, 1, 5), 4),
+            network_with("few", Recurrent(50, 7, 8, 1, 5), 4),
             Learner,
             "the text has 96 symbols, the network 50",
         ),
         (
-            of_family("long", Recurrent(96, 7, 8, 1, 500), 4),
+            network_with("long", Recurrent(96, 7, 8, 1, 500), 4),
             Learner,
             "a tenth of the text has 500 symbols, too few",
         ),
@@ -128,7 +128,7 @@ def test_what_cannot_be_trained_is_refused_before_it_is_built(
 def test_mini_batches_are_stretches_of_the_text_and_labels_a_symbol_later(
     batch, steps, embedded, number
 ):
-    network = of_family("any", Recurrent(96, 7 if embedded else 0, 8, 1, steps), batch)
+    network = network_with("any", Recurrent(96, 7 if embedded else 0, 8, 1, steps), batch)
     symbols = np.random.RandomState(number).randint(0, 96, 400).astype(np.uint8)
     found = batches.text_mini_batch(symbols, network, batches.seeded("text", number), batch)
     tokens = found.inputs if embedded else found.inputs.argmax(axis=-1)
@@ -161,7 +161,7 @@ QUESTION = """
 from guest.launch import batches as texts
 from guest.reference.adapter import ReferenceAdapter
 family = families.Recurrent(5, 0, 3, 1, 4, "gru")
-network = networks.of_family("tiny", family, 2)
+network = networks.network_with("tiny", family, 2)
 symbols = np.arange(200) ** 2 % 7 % 5
 batches_of = [texts.text_mini_batch(symbols, network, texts.seeded("here", n), 2) for n in range(6)]
 weights = batches.initial_weights(network)

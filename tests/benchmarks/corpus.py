@@ -43,7 +43,7 @@ from dlbench.reports.results.verdict import (
     judge_pairs,
     next_look,
 )
-from dlbench.suites.run.schedules import for_gate
+from dlbench.suites.run.schedules import gate_rule
 
 PACKED = Path(__file__).parents[1] / "data" / "corpus.jsonl.gz"
 APART = 30  # blocks between a stored baseline and its candidate
@@ -259,7 +259,7 @@ def gate(pairs: Iterable[Pair]) -> Decision | None:
     for taken, pair in enumerate(pairs, 1):
         host = pair[0].host
         records += [pair[0].record(BASELINE, taken - 1), pair[1].record(CANDIDATE, taken - 1)]
-        if not for_gate(host)(records, NO_SPREADS):
+        if not gate_rule(host)(records, NO_SPREADS):
             (found,) = compare_sides(A_GATE, records, host).cells
             return Decision(found.judgement.verdict, taken)
     return None

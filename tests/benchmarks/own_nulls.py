@@ -44,7 +44,7 @@ from dlbench.suites.environments.environment import locate
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import values
 from dlbench.suites.planning.framework import find
-from dlbench.suites.run.schedules import for_gate
+from dlbench.suites.run.schedules import gate_rule
 
 KINDS = ("identical", "neighbours", "builds")
 """What rounds are about, in turn."""
@@ -119,7 +119,7 @@ def nulls_of(store: Store) -> tuple[list[Null], int]:
             of_cell.setdefault(record.cell, []).append(record)
         last = max(record.started + timedelta(seconds=record.wall_seconds) for record in records)
         seconds = (last - run.started).total_seconds() / len(of_cell)
-        wants, spreads = for_gate(host), spreads_of_gate(records, host)
+        wants, spreads = gate_rule(host), spreads_of_gate(records, host)
         for cell in compare_sides(run, records, host).cells:
             if wants(of_cell[cell.cell], spreads):
                 unfinished += 1

@@ -16,7 +16,7 @@ from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run.launch import LaunchRunner
 from dlbench.suites.run.launcher import Launched
 from dlbench.suites.run.runner import Runner
-from dlbench.suites.run.schedules import of_plan
+from dlbench.suites.run.schedules import schedule_for
 
 TEXT = """
 name = "pretended"
@@ -94,7 +94,7 @@ def begin(store, plan=PLAN):
 
 
 def runner_of(
-    store, run, launcher, plan=PLAN, budget=None, watcher=None, schedule=of_plan, **options
+    store, run, launcher, plan=PLAN, budget=None, watcher=None, schedule=schedule_for, **options
 ):
     """Return the runner of a run with these options of its launches; ``launcher`` may be a dict by
     side."""

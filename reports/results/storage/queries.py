@@ -24,7 +24,7 @@ def wanted(column: sa.ColumnElement[Any], value: Wanted) -> list[sa.ColumnElemen
     return [column == value] if isinstance(value, str) else [column.in_(list(value))]
 
 
-def of_records(run: Wanted, suite: Wanted, machine: Wanted) -> list[sa.ColumnElement[bool]]:
+def record_conditions(run: Wanted, suite: Wanted, machine: Wanted) -> list[sa.ColumnElement[bool]]:
     """Return the conditions on records of this run, suite and machine, without profiled ones."""
     table = records.c
     return [
@@ -121,12 +121,14 @@ def nights(suite: Wanted, machine: Wanted, purpose: Wanted) -> sa.Select[Any]:
     keys = table.run, table.cell, table.side, table.environment
     return (
         sa.select(*keys, *sums)
-        .where(*of_nights(suite, machine, purpose), table.seconds.is_not(None))
+        .where(*night_conditions(suite, machine, purpose), table.seconds.is_not(None))
         .group_by(*keys)
     )
 
 
-def of_nights(suite: Wanted, machine: Wanted, purpose: Wanted) -> list[sa.ColumnElement[bool]]:
+def night_conditions(
+    suite: Wanted, machine: Wanted, purpose: Wanted
+) -> list[sa.ColumnElement[bool]]:
     """Return the conditions on the records that make the nights of these runs."""
     table = records.c
     # Conditions on the runs: only their index entries are read.

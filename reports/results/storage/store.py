@@ -273,7 +273,7 @@ class Store:
         if judged is None:
             sums = self.rows(queries.nights(suite, machine, purpose))
         else:
-            sums = self._sums_of(judged, queries.of_nights(suite, machine, purpose))
+            sums = self._sums_of(judged, queries.night_conditions(suite, machine, purpose))
         runs = {row.run for row in sums}
         started = dict(self.pairs(sa.select(schema.runs.c.id, schema.runs.c.started)))
         strays = runs - set(started)
@@ -339,7 +339,7 @@ class Store:
         All, or those of a run, suite or machine. Those of profiled launches are left out: see
         `profiles`.
         """
-        return list(self._stream(queries.of_records(run, suite, machine)))
+        return list(self._stream(queries.record_conditions(run, suite, machine)))
 
     def profiles(self, run: str) -> list[Record]:
         """Return the records of the profiled launches of a run, in the order they were appended."""
@@ -364,7 +364,7 @@ class Store:
     def compared_runs(self, suite: str | None = None, machine: str | None = None) -> list[str]:
         """Return the ids of the runs of two sides (compare, gate) and of searches with a record."""
         table = schema.records.c
-        conditions = queries.of_records(None, suite, machine)
+        conditions = queries.record_conditions(None, suite, machine)
         runs = sa.select(table.run).where(table.side != "", *conditions).distinct()
         return [row.run for row in self.rows(runs)]
 

@@ -47,7 +47,7 @@ def test_a_whole_step_in_float64_is_the_references(guest: Guest, network: str) -
             window = {{"kernel": kernel, "stride": stride, "padding": padding, "activation": "tanh"}}
             layers = [{{"convolution": channels, "kernel": 1}}, dict(window, convolution=outputs)]
             numbers = {{"channels": 2, "side": side, "layers": layers, "outputs": 3}}
-            return networks.of_family("c", networks.family_of({{"family": "convolutional", "numbers": numbers}}), 4)
+            return networks.network_with("c", networks.family_of({{"family": "convolutional", "numbers": numbers}}), 4)
         network = {network}
         weights, batch = batches.initial_weights(network), batches.mini_batch(network, 4)
         values = {{key: onnx_graphs.permute_gates(network, key, value) for key, value in weights.items()}}
@@ -79,7 +79,7 @@ def test_rows_looked_up_often_lose_no_addition_on_several_threads(guest: Guest) 
     """ScatterND, the operator that suggests itself, adds on several threads without locking."""
     worst = guest("""
         numbers = {"vocabulary": 2, "embedding": 64, "hidden": 8, "layers": 1, "steps": 16}
-        network = networks.of_family("n", networks.family_of({"family": "recurrent", "numbers": numbers}), 4096)
+        network = networks.network_with("n", networks.family_of({"family": "recurrent", "numbers": numbers}), 4096)
         weights, batch = batches.initial_weights(network), batches.mini_batch(network, 4096)
         found = []
         for threads in (1, 4, 4, 4):

@@ -14,7 +14,7 @@ from scipy.stats import ttest_ind
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.claims.claims import HOLDS, Answer, answers, verdict
-from dlbench.reports.claims.figures import Claimed, Question, of_value
+from dlbench.reports.claims.figures import Claimed, Question, value_question
 from dlbench.reports.results.statistics import Summary, ratio, summarise
 
 A6, A9 = "A6", "A9"
@@ -94,7 +94,7 @@ def test_tests_are_adjusted_for_their_number() -> None:
     assert answers([question]) == [Answer.REPRODUCES]
     assert answers([question] * 2) == [Answer.INCONCLUSIVE] * 2
     # What has no test takes nothing from one that has.
-    assert answers([question, of_value("x", 2.0, Claimed(least=1.0))]) == [
+    assert answers([question, value_question("x", 2.0, Claimed(least=1.0))]) == [
         Answer.REPRODUCES,
         Answer.REPRODUCES,
     ]
@@ -111,7 +111,7 @@ def test_a_value_without_an_interval_decides_alone(
     value: float, least: float, width: float, size: float
 ) -> None:
     most = least + width
-    (answer,) = answers([of_value("it", value, Claimed(least, most, size))])
+    (answer,) = answers([value_question("it", value, Claimed(least, most, size))])
     if least < value < most:
         assert answer is (Answer.REPRODUCES if 0.5 <= value / size <= 2 else Answer.IN_DIRECTION)
     elif value < least or value > most:

@@ -22,11 +22,11 @@ from dlbench.reports.curve.threads import (
     advice,
     bound,
     computes,
+    curve_name,
     drawn_curves,
     findings,
     headline,
     mechanism,
-    name_of,
     threads,
     wait_policies,
 )
@@ -365,7 +365,7 @@ def test_laws_are_fitted_to_the_bound_row_and_penalties_to_the_other() -> None:
     free = {**{p: 1.02 * t for p, t in LAW.items()}, 16: 0.9}
     both = curves_of([*records_of(LAW, affinity=BOUND), *records_of(free)], WIDE)
     bound_curve, other = sorted(both, key=bound, reverse=True)
-    assert (name_of(bound_curve), name_of(other)) == ("torch eager, bound", "torch eager")
+    assert (curve_name(bound_curve), curve_name(other)) == ("torch eager, bound", "torch eager")
     assert bound_curve.findings.fits.fitted_threads == tuple(LAW)
     assert bound_curve.findings.fits.chosen == "usl"
     assert other.findings.fits is None

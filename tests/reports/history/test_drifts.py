@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dlbench.reports.history.change_points import MAGNITUDE
 from dlbench.reports.history.drifts import (
     ENOUGH_NIGHTS_OF_DRIFT,
-    OF_A_MACHINE,
+    MACHINE_DRIFT,
     Changes,
     Ramp,
     find_changes,
@@ -134,7 +134,7 @@ def test_absolute_times_may_drift_as_far_as_their_machine_does():
     noise = rng.normal(0, 0.002, 60)
     small, large = (
         ramp(60, 0, 59, math.log1p(size) / 59) + noise
-        for size in (OF_A_MACHINE - 0.01, 2 * OF_A_MACHINE)
+        for size in (MACHINE_DRIFT - 0.01, 2 * MACHINE_DRIFT)
     )
     assert changes_of(small, absolute=True).drift is None
     assert changes_of(small, absolute=False).drift is not None

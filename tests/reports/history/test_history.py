@@ -18,7 +18,7 @@ from scipy import stats
 
 from dlbench.adapters.protocol import Protocol
 from dlbench.reports.history import report as of_history
-from dlbench.reports.history.nights import History, build_history, explained, series_of
+from dlbench.reports.history.nights import History, add_differences, build_history, series_of
 from dlbench.reports.history.report import history_to_picture, what_else
 from dlbench.reports.pytest_benchmark.imported import imported_cell
 from dlbench.reports.results.commits import commit_in_words
@@ -193,7 +193,7 @@ def test_what_changed_reads_two_records_of_each_side_and_each_once(nights):
             "2.14.0" if run == "run-040" and side == "candidate" else "2.13.0", side=side
         )
 
-    history = explained(build_history(nights, CELLS), read)
+    history = add_differences(build_history(nights, CELLS), read)
     assert sorted(asked) == [
         (run, 1, side) for run in ("run-039", "run-040") for side in ("baseline", "candidate")
     ]
@@ -203,10 +203,12 @@ def test_what_changed_reads_two_records_of_each_side_and_each_once(nights):
         ("candidate", "environment"),
     }
     assert "candidate: torch 2.13.0 -> 2.14.0" in history_to_markdown(history).replace("\\", "")
-    unread = explained(build_history(nights, CELLS), read, most=0)
+    unread = add_differences(build_history(nights, CELLS), read, most=0)
     assert unread.changes[0][1].differences is None
     assert "no record says" in history_to_markdown(unread)
-    same = explained(build_history(nights, CELLS), lambda run, cell, side: recorded(side=side))
+    same = add_differences(
+        build_history(nights, CELLS), lambda run, cell, side: recorded(side=side)
+    )
     assert "nothing else that the records show" in history_to_markdown(same)
 
 
@@ -336,12 +338,12 @@ def test_what_changed_along_a_drift_is_read_from_its_ends():
         assert (run in ends, cell, side) == (True, 1, "")
         return recorded("2.14.0" if run == ends[1] else "2.13.0")
 
-    ((_, known),) = explained(history, read).drifts
+    ((_, known),) = add_differences(history, read).drifts
     assert known.differences is not None
     assert ("torch", "2.13.0", "2.14.0") in {
         (difference.what, difference.before, difference.after) for difference in known.differences
     }
-    assert "torch 2.13.0 -> 2.14.0" in history_to_markdown(explained(history, read)).replace(
+    assert "torch 2.13.0 -> 2.14.0" in history_to_markdown(add_differences(history, read)).replace(
         "\\", ""
     )
 

@@ -15,7 +15,7 @@ from properties import examples
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.builds import Builds
-from dlbench.reports.ratio.against import Against, Match, Pair, against
+from dlbench.reports.ratio.against import Against, Match, PaperPair, against
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.published import SHI2016, Counterpart, study
@@ -80,7 +80,7 @@ def on(analysis: Against, machine: str) -> Match:
     return match
 
 
-def only(match: Match) -> Pair:
+def only(match: Match) -> PaperPair:
     (pair,) = match.pairs
     return pair
 

@@ -41,7 +41,7 @@ def record(seconds, names, **changes):
 
 
 def records_of(worth, pairs=8, noise=0.0, seed=0, names=NAMES, **changes):
-    """Return records of `tuning.each`, whose settings multiply the seconds by what they are worth.
+    """Return records of `tuning.sweep_words`, whose settings multiply the seconds by what they are worth.
 
     Each block has a pace of its own, as a machine does, which is twice as slow at the end as in the
     beginning.
@@ -50,7 +50,7 @@ def records_of(worth, pairs=8, noise=0.0, seed=0, names=NAMES, **changes):
     made = []
     for block in range(pairs):
         pace = 2.0 ** (block / pairs)
-        for word in tuning.each(names):
+        for word in tuning.sweep_words(names):
             seconds = pace * math.prod(worth[name] for name in tuning.in_force(word, names))
             seconds *= math.exp(noise * random.normal())
             made.append(record(seconds, names, launch=block, tuning=word, **changes))
@@ -80,7 +80,7 @@ def test_of_two_settings_that_do_the_same_work_one_is_worth_nothing_beside_the_o
             0.5 if tuning.in_force(word, NAMES[:2]) else 1.0, NAMES[:2], launch=block, tuning=word
         )
         for block in range(6)
-        for word in tuning.each(NAMES[:2])
+        for word in tuning.sweep_words(NAMES[:2])
     ]
     for worth in worths(made)[1]:
         assert worth.alone.ratio == pytest.approx(0.5)

@@ -29,9 +29,9 @@ from dlbench.reports.results.statistics import (
     holm,
     launches_to_decide,
     launches_to_settle,
-    of_launches,
     ratio,
     summarise,
+    summarise_launches,
     tied,
     welch,
     with_common_spread,
@@ -392,8 +392,8 @@ def test_within_a_break_even_neither_way_clearly_takes_less(
 
 
 def test_what_a_launch_gives_once_has_an_interval_from_three_launches_on() -> None:
-    assert of_launches([]) is None
-    few, several = of_launches([2.0, 8.0]), of_launches([2.0, 4.0, 8.0])
+    assert summarise_launches([]) is None
+    few, several = summarise_launches([2.0, 8.0]), summarise_launches([2.0, 4.0, 8.0])
     assert few is not None
     assert several is not None
     assert (few.low, few.high, few.launches) == (None, None, 2)

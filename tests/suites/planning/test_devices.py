@@ -24,7 +24,7 @@ from dlbench.suites.planning import devices
 
 
 def meant(words, source=TWO, visible=None):
-    return devices.meant(words.split(","), gpus(source), visible)
+    return devices.resolve(words.split(","), gpus(source), visible)
 
 
 def refused(words, source=TWO, visible=None):

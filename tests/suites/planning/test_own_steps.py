@@ -319,7 +319,7 @@ def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
     baseline, candidate = (runner.attempt(planned, plan.protocol) for runner in runners)
     # Fifty times the work.
     assert min(candidate.outcome.samples_ns) > 3 * min(baseline.outcome.samples_ns)
-    named = sides.described(both, prepared)
+    named = sides.describe_sides(both, prepared)
     assert named["baseline"].startswith("fast ")
     assert named["candidate"].startswith("slow ")
 

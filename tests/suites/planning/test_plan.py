@@ -16,7 +16,7 @@ from processes import records_in, refusal, run_command, suite_of_null
 
 from dlbench.adapters.families.own import Own
 from dlbench.adapters.launch.batches import mini_batch
-from dlbench.adapters.networks import of_family
+from dlbench.adapters.networks import network_with
 from dlbench.adapters.protocol import BOUND, INSTALLED, TUNED, Outcome, Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.results.record import Record
@@ -550,7 +550,7 @@ def test_a_rough_estimate_is_scaled_by_how_long_the_launches_so_far_took_of_thei
 
 
 def test_the_time_for_samples_is_expected_of_a_step_of_unknown_arithmetic():
-    own = of_family("own", Own(), 64, "")
+    own = network_with("own", Own(), 64, "")
     assert (
         rough_duration(EAGER._replace(network="own"), own, PLAN.protocol) >= PLAN.protocol.seconds
     )

@@ -12,7 +12,7 @@ from processes import plan_of, records_in, run_command, suite_of_null
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.results.storage.store import Store
-from dlbench.suites.environments.digests import with_variables
+from dlbench.suites.environments.digests import add_variables
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning import framework, own, variables
 from dlbench.suites.planning.plan import check_variables
@@ -90,16 +90,16 @@ def test_a_secret_is_no_part_of_another_command() -> None:
 
 
 def test_a_digest_says_whether_variables_are_the_same_and_nothing_about_a_secret() -> None:
-    assert with_variables("abc", {}) == "abc"
-    assert with_variables("", {"A": "1"}) == ""
-    one = with_variables("abc", {"A": "1", "B": "2"})
-    assert one == with_variables("abc", {"B": "2", "A": "1"})
+    assert add_variables("abc", {}) == "abc"
+    assert add_variables("", {"A": "1"}) == ""
+    one = add_variables("abc", {"A": "1", "B": "2"})
+    assert one == add_variables("abc", {"B": "2", "A": "1"})
     assert one not in (
         "abc",
-        with_variables("abc", {"A": "1"}),
-        with_variables("abc", {"A": "1", "B": "3"}),
+        add_variables("abc", {"A": "1"}),
+        add_variables("abc", {"A": "1", "B": "3"}),
     )
-    assert with_variables("abc", {"MY_TOKEN": "x"}) == with_variables("abc", {"MY_TOKEN": "y"})
+    assert add_variables("abc", {"MY_TOKEN": "x"}) == add_variables("abc", {"MY_TOKEN": "y"})
 
 
 # Axes of cells.

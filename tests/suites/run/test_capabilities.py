@@ -191,7 +191,7 @@ def test_every_column_of_the_table_is_asked() -> None:
 
 
 def test_only_answers_that_both_have_can_differ() -> None:
-    compared = capability_table.beside(
+    compared = capability_table.compare(
         row("chainer", openmp=True, opencl=False, gpu=False, automatic_gradients=True)
     )
     assert compared["software"] == "Chainer"
@@ -213,7 +213,7 @@ def test_only_answers_that_both_have_can_differ() -> None:
         "Chainer: CUDA: 'Yes' in 2021, on this machine no: gpu was seen",
         "Chainer: convolutional nets: 'Yes' in 2021, on this machine no: no convolutions",
     ]
-    unknown = capability_table.beside(row("jax", openmp=True))
+    unknown = capability_table.compare(row("jax", openmp=True))
     assert (unknown["software"], unknown["differences"]) == (None, [])
 
 

@@ -160,11 +160,11 @@ def test_long_launches_and_those_that_cannot_take_turns_run_alone():
 
 def test_what_computes_nothing_takes_no_turns():
     plan = plan_of(networks="fcn5", frameworks="null", threads="1,2")
-    assert not groups.of_plan(plan, MACHINE, None).cells
-    assert groups.of_plan(PLAN, MACHINE, None).cells == frozenset(PLAN.cells)
+    assert not groups.grouping_for_plan(plan, MACHINE, None).cells
+    assert groups.grouping_for_plan(PLAN, MACHINE, None).cells == frozenset(PLAN.cells)
     quota = replace(PLAN, cells=tuple(cell._replace(cpu_quota=1.0) for cell in PLAN.cells))
-    assert groups.of_plan(plan, MACHINE, "turns").cells == frozenset(plan.cells)
-    assert groups.of_plan(quota, MACHINE, None).cells == frozenset(quota.cells)
+    assert groups.grouping_for_plan(plan, MACHINE, "turns").cells == frozenset(plan.cells)
+    assert groups.grouping_for_plan(quota, MACHINE, None).cells == frozenset(quota.cells)
 
 
 def test_a_schedule_divides_each_block_and_a_resumed_one_what_is_missing():

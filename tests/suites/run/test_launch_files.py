@@ -11,14 +11,14 @@ from processes import plan_of
 from dlbench.adapters.launch import batches, parity
 from dlbench.adapters.launch.batches import CHECKED, TIMED
 from dlbench.adapters.launch.feeds import Feed, path_of
-from dlbench.adapters.networks import family_of, of_family
+from dlbench.adapters.networks import family_of, network_with
 from dlbench.adapters.protocol import FED
 from dlbench.hardware_probe import probe
 from dlbench.suites.planning.suite import load
 from dlbench.suites.run import launch_files
 
 NUMBERS = {"inputs": 1025, "hidden": [1024, 8], "outputs": 10, "activation": "relu"}
-NETWORK = of_family("wide", family_of({"family": "feedforward", "numbers": NUMBERS}))
+NETWORK = network_with("wide", family_of({"family": "feedforward", "numbers": NUMBERS}))
 LARGE = next(iter(NETWORK.family.parameters()))
 FEED = load("feed")
 SIZE = 2

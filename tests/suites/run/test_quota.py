@@ -304,7 +304,7 @@ def test_groups_of_version_2_are_made_where_the_controller_is_handed_on(
     (around / "cgroup.type").unlink()
     assert quota.groups_of_launches.__wrapped__() == (around,)
     assert (around / "cgroup.subtree_control").read_text() == "+cpu"
-    group = quota.Group((around,))
+    group = quota.ControlGroup((around,))
     group.limit(0.5)
     assert (around / "cpu.max").read_text() == "50000 100000"
     group.limit(0.001)

@@ -5,7 +5,7 @@ from fake_nvml import TWO, gpus
 from known_networks import NETWORKS
 from processes import plan_of
 
-from dlbench.adapters.networks import family_of, of_family
+from dlbench.adapters.networks import family_of, network_with
 from dlbench.hardware_probe import probe
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import preparation, references
@@ -146,7 +146,7 @@ def test_local_steps_have_references_of_their_own_and_asynchronous_workers_have_
 
 def small(**changes):
     numbers = {"inputs": 784, "hidden": [32], "outputs": 10, "activation": "relu", **changes}
-    return of_family("small", family_of({"family": "feedforward", "numbers": numbers}))
+    return network_with("small", family_of({"family": "feedforward", "numbers": numbers}))
 
 
 def test_a_network_of_ones_own_gets_a_reference_by_its_numbers(computed):
@@ -170,7 +170,7 @@ def test_many_chains_of_a_machine_repeat_a_few_that_each_launch_can_settle(
     computed, chains, computed_chains
 ):
     numbers = {"units": 400, "order": "sequential"}
-    machine = of_family("machine", family_of({"family": "boltzmann", "numbers": numbers}))
+    machine = network_with("machine", family_of({"family": "boltzmann", "numbers": numbers}))
     one, repeated = (fitting(ReferenceKey(machine, count), True, print) for count in (1, chains))
     assert computed == [("machine", 1), *([("machine", computed_chains)] * (chains > 1))]
     assert repeated.repeated_batch == (None if chains == computed_chains else computed_chains)

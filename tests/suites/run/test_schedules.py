@@ -52,8 +52,8 @@ from dlbench.suites.run.schedules import (
     ContestSchedule,
     LaunchStats,
     PairSchedule,
-    for_compare,
-    for_gate,
+    comparison_rule,
+    gate_rule,
     half_width,
     launches_needed,
     reached,
@@ -408,7 +408,7 @@ def verdicts(store):
 
 
 def test_a_gate_spends_no_more_pairs_on_a_cell_than_its_verdict_takes():
-    store, result = run_pairs(drawn({SLOWER: 0.08, FASTER: -0.08}), for_gate(HOST))
+    store, result = run_pairs(drawn({SLOWER: 0.08, FASTER: -0.08}), gate_rule(HOST))
     spent = pairs_of(store)
     assert spent[FASTER] == spent[SLOWER]  # the proof is as strict
     assert spent[STEADY] <= 16
@@ -427,20 +427,20 @@ def test_cells_of_one_gate_need_fewer_pairs_than_each_of_them_alone():
     alone, together = 0, 0
     for seed in range(4):
         for cell in THREE:
-            store, _ = run_pairs(drawn({}, 0.012, seed), for_gate(HOST), narrow_to(PLAN, (cell,)))
+            store, _ = run_pairs(drawn({}, 0.012, seed), gate_rule(HOST), narrow_to(PLAN, (cell,)))
             alone += pairs_of(store)[cell]
-        store, result = run_pairs(drawn({}, 0.012, seed), for_gate(HOST))
+        store, result = run_pairs(drawn({}, 0.012, seed), gate_rule(HOST))
         together += pairs_of(store).total()
         assert set(verdicts(store).values()) == {Verdict.NO_REGRESSION}
     assert together < alone
     assert result.launches_left() == 0
-    resumed = PairSchedule(OF_PAIRS, store.records(), for_gate(HOST), host=HOST)
+    resumed = PairSchedule(OF_PAIRS, store.records(), gate_rule(HOST), host=HOST)
     assert resumed.launches_left() == 0
 
 
 def test_each_block_holds_one_pair_of_each_open_cell_in_an_order_drawn_by_the_seed():
     def first_block(seed):
-        return PairSchedule(replace(OF_PAIRS, seed=seed), [], for_gate(HOST)).wanted(0)
+        return PairSchedule(replace(OF_PAIRS, seed=seed), [], gate_rule(HOST)).wanted(0)
 
     planned = first_block(7)
     assert {pair[0].cell for pair in planned} == set(THREE)
@@ -448,7 +448,7 @@ def test_each_block_holds_one_pair_of_each_open_cell_in_an_order_drawn_by_the_se
     assert first_block(7) == planned
     assert len({tuple(pair[0].cell for pair in first_block(seed)) for seed in range(50)}) == 6
     assert {first_block(seed)[0][0].side for seed in range(50)} == set(SIDES)
-    left = PairSchedule(OF_PAIRS, [], for_gate(HOST)).launches_left()
+    left = PairSchedule(OF_PAIRS, [], gate_rule(HOST)).launches_left()
     assert left == 2 * len(THREE) * DEFAULT.looks[0].pairs
 
 
@@ -460,7 +460,7 @@ def test_a_side_that_cannot_do_the_cell_is_launched_once_and_one_that_crashes_tw
     status, launches
 ):
     plan = narrow_to(PLAN, THREE[:1])
-    store, _ = run_pairs(drawn({STEADY: Outcome(status, "it would not")}), for_gate(HOST), plan)
+    store, _ = run_pairs(drawn({STEADY: Outcome(status, "it would not")}), gate_rule(HOST), plan)
     assert pairs_of(store)[STEADY] == launches
     (compared,) = compare_sides(
         make.run(purpose="gate", sides=SIDES, plan=()), store.records(), HOST
@@ -473,7 +473,7 @@ def test_a_comparison_ends_when_its_interval_is_narrow_enough_or_the_most_pairs_
 
     def pairs(most, width, deviation):
         return pairs_of(
-            run_pairs(drawn({}, deviation), for_compare(HOST, 1, 6, most, width), plan)[0]
+            run_pairs(drawn({}, deviation), comparison_rule(HOST, 1, 6, most, width), plan)[0]
         )[STEADY]
 
     assert pairs(20, 0.02, 0.005) == fewest_pairs(1) == 7
@@ -488,7 +488,7 @@ def test_a_machine_that_is_never_quiet_does_not_keep_a_gate_for_ever():
         contention=make.contention(run_queue_seconds=0.5),
     )
     store, _ = run_pairs(
-        {side: Pretender(lambda cell: busy) for side in SIDES}, for_gate(HOST), plan
+        {side: Pretender(lambda cell: busy) for side in SIDES}, gate_rule(HOST), plan
     )
     assert verdicts(store) == {STEADY: Verdict.CONTENDED}
 
@@ -496,15 +496,15 @@ def test_a_machine_that_is_never_quiet_does_not_keep_a_gate_for_ever():
 def test_a_gate_that_is_resumed_anywhere_makes_the_same_launches_by_its_records_alone():
     """Although the clock of the wall was set back in the meantime."""
     plan = narrow_to(PLAN, (SLOWER,))
-    whole, _ = run_pairs(drawn({SLOWER: 0.08}), for_gate(HOST), plan)
+    whole, _ = run_pairs(drawn({SLOWER: 0.08}), gate_rule(HOST), plan)
     records = list(whole.records())
     for made in (1, 7, 13, len(records) - 1):
         set_back = [
             replace(record, started=record.started - timedelta(hours=index))
             for index, record in enumerate(records)
         ]
-        schedule = PairSchedule(plan, set_back[:made], for_gate(HOST))
-        ended = PairSchedule(plan, set_back, for_gate(HOST))
+        schedule = PairSchedule(plan, set_back[:made], gate_rule(HOST))
+        ended = PairSchedule(plan, set_back, gate_rule(HOST))
         assert schedule.launches_left() > 0
         assert ended.launches_left() == 0
 
@@ -514,7 +514,7 @@ def test_a_side_that_crashes_in_one_pair_loses_that_pair_alone():
     launchers = drawn({SLOWER: 0.08})
     usual, count = launchers[CANDIDATE].answer, itertools.count()
     launchers[CANDIDATE] = Pretender(lambda cell: crashed if next(count) == 3 else usual(cell))
-    store, _ = run_pairs(launchers, for_gate(HOST), plan)
+    store, _ = run_pairs(launchers, gate_rule(HOST), plan)
     assert pairs_of(store)[SLOWER] == 1 + next(look.pairs for look in DEFAULT.looks if look.slower)
     assert verdicts(store) == {SLOWER: Verdict.REGRESSION}
 
@@ -528,7 +528,7 @@ def protocol_after(pairs, cell_seconds=100.0):
         for side, steps in zip(SIDES, pair, strict=False)
     ]
     plan = replace(narrow_to(PLAN, (STEADY,)), cell_seconds=cell_seconds)
-    return PairSchedule(plan, records, for_gate(HOST)).protocol(STEADY)
+    return PairSchedule(plan, records, gate_rule(HOST)).protocol(STEADY)
 
 
 steps_of_launch = st.lists(st.floats(0.01, 0.04), min_size=1, max_size=9)

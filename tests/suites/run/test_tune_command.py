@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from made_up_adapters import MODES, write_adapter
 from processes import plan_of, run_command
 
-from dlbench.suites.run.deployment import deployment, written
+from dlbench.suites.run.deployment import deployment, variable_lines
 from dlbench.suites.run.search import HalvingSchedule, SearchResult
 
 TUNING = """
@@ -115,7 +115,7 @@ VALUES = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=
     )
 )
 def test_what_is_written_is_read_back(name, variables):
-    read = READERS[name]("\n".join(written(Path(name), variables, CELL)))
+    read = READERS[name]("\n".join(variable_lines(Path(name), variables, CELL)))
     assert {key: read.get(key) for key in variables} == variables
 
 

@@ -46,7 +46,7 @@ from dlbench.suites.environments.environment import Source
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning.plan import PlannedLaunch
 from dlbench.suites.run import standstill, turns
-from dlbench.suites.run.groups import of_pairs
+from dlbench.suites.run.groups import grouping_for_pairs
 from dlbench.suites.run.judge import implausible
 from dlbench.suites.run.launch import LaunchRunner, run_attempts
 from dlbench.suites.run.launcher import launch_process
@@ -952,32 +952,32 @@ def test_slices_begin_on_the_cpus_of_their_round():
 
 def test_cells_take_turns_unless_something_speaks_against_it():
     torch = plan_of(networks="fcn5", frameworks="torch,null", threads="1,2")
-    chosen = of_pairs(torch, MACHINE, None, [Side(BASELINE), Side(CANDIDATE)])
+    chosen = grouping_for_pairs(torch, MACHINE, None, [Side(BASELINE), Side(CANDIDATE)])
     assert {cell.framework for cell in chosen.cells} == {"torch"}
     assert len(chosen.cells) == 2
     assert not chosen.remarks
-    assert not of_pairs(
+    assert not grouping_for_pairs(
         torch, MACHINE, None, [Side(BASELINE, revision="HEAD~1"), Side(CANDIDATE)]
     ).cells
-    assert not of_pairs(torch, MACHINE, "sequential", []).cells
-    assert of_pairs(torch, MACHINE, "turns", []).cells == frozenset(torch.cells)
+    assert not grouping_for_pairs(torch, MACHINE, "sequential", []).cells
+    assert grouping_for_pairs(torch, MACHINE, "turns", []).cells == frozenset(torch.cells)
     # The weights of fcn5 take 0.5 GB.
     small = replace(MACHINE, memory=replace(MACHINE.memory, total_bytes=3 * 10**9))
-    assert not of_pairs(torch, small, None, []).cells
+    assert not grouping_for_pairs(torch, small, None, []).cells
     quota = plan_of(networks="fcn5", frameworks="torch", threads="1", cpu_quota="none,1")
-    assert len(of_pairs(quota, MACHINE, None, []).cells) == 2
+    assert len(grouping_for_pairs(quota, MACHINE, None, []).cells) == 2
     several = plan_of(networks="fcn5", frameworks="torch", threads="1", instances="1,2")
-    named = of_pairs(several, MACHINE, "turns", [])
+    named = grouping_for_pairs(several, MACHINE, "turns", [])
     assert len(named.cells) == 1
     (remark,) = named.remarks
     assert "its processes run at once already" in remark
     with pytest.raises(UsageError, match="order"):
-        of_pairs(torch, MACHINE, "duet", [])
+        grouping_for_pairs(torch, MACHINE, "duet", [])
 
 
 def test_launches_in_turns_take_the_time_of_all_of_them():
     plan = plan_of(networks="fcn5", frameworks="torch", threads="1")
-    in_turns = of_pairs(plan, MACHINE, None, [])
+    in_turns = grouping_for_pairs(plan, MACHINE, None, [])
     schedule = PairSchedule(plan, (), lambda records, spreads: 3, in_turns)
     (pair,) = schedule.wanted(0)
     assert schedule.seconds_of(pair) == pytest.approx(2 * schedule.seconds(pair[0].cell))
