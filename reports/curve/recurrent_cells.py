@@ -1,4 +1,4 @@
-"""`dlbench report cells`: recurrent cells: speed, losses on a text, and times to a loss.
+"""`dlbench report recurrent`: recurrent cells: speed, losses on a text, and times to a loss.
 
 A curve is one row of the matrix at one place; its points are networks of one mini-batch and number
 of steps. Speeds come from the newest run that timed a cell; losses come from `training`, whichever
@@ -722,17 +722,17 @@ def _applies(cells: Iterable[Cell]) -> bool:
 
 
 REPORT = Report(
-    name="cells",
+    name="recurrent",
     summary="""Recurrent cells (rnn, GRU, LSTM) by layers and size: speed, loss, and time to reach a
 given loss.
 
 Speeds come from any suite that timed such a network (cells, cells-quick, char), losses from those
 that trained it on a text (char). `--against karpathy2016` adds the published losses.""",
     examples=(
-        "dlbench report cells",
-        "dlbench report cells --quantity characters --suite cells",
-        "dlbench report cells --quantity loss --against karpathy2016",
-        "dlbench report cells --plot curves.png",
+        "dlbench report recurrent",
+        "dlbench report recurrent --quantity characters --suite cells",
+        "dlbench report recurrent --quantity loss --against karpathy2016",
+        "dlbench report recurrent --plot curves.png",
     ),
     analyse=_analyse,
     page=lambda content, options: cells_page(content, options.quantity, options.against),

@@ -51,7 +51,7 @@ COMMANDS = {
     **both("figure1-cpu", "report figure1 --store cpu.sqlite --networks fcn5 --frameworks torch"),
     **both("tables-cpu", "report tables --store cpu.sqlite"),
     **both("ceilings-gpu", "report ceilings --store gpu.sqlite"),
-    **both("launches", "report launches --store launches.sqlite"),
+    **both("phases", "report phases --store launches.sqlite"),
     **both("costs-cpu", "report costs --store cpu.sqlite --networks fcn5"),
     "matrix-memory-terminal": "report matrix --store cpu.sqlite --networks fcn5 --quantity memory",
     **both("progress-cpu", "report progress --store cpu.sqlite --networks fcn5 --frameworks torch"),
@@ -61,7 +61,7 @@ COMMANDS = {
     **both("machines", "report machines --store cpu.sqlite --store elsewhere.sqlite"),
     **both("tuning", "report tuning --store 2026-11-23-what-tuning-is-worth.sqlite"),
     **both("fleet", "report fleet --store 2026-11-23-two-nodes-of-a-cluster.sqlite"),
-    **both("cells", "report cells --store 2026-11-23-recurrent-cells-and-a-text.sqlite"),
+    **both("recurrent", "report recurrent --store 2026-11-23-recurrent-cells-and-a-text.sqlite"),
     **both("claims-cpu", "report claims --store cpu.sqlite"),
     **both("rnn", "report rnn --reference brandfonbrener2017"),
     **both("history-nights", "history --store nights.sqlite"),
@@ -169,7 +169,7 @@ def keys_of(content: Any) -> Iterator[str]:
     [
         each
         for each in COMMANDS
-        if each.endswith("-json") and not each.startswith(("tables", "launches"))
+        if each.endswith("-json") and not each.startswith(("tables", "phases"))
     ],
 )
 def test_the_schema_describes_each_key(name: str) -> None:

@@ -5,7 +5,7 @@ import pytest
 from processes import records_in, suite_of_null
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.launches import seconds_of_phases
+from dlbench.reports.phases import seconds_of_phases
 from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.statistics import ratio, took_turns

@@ -173,7 +173,7 @@ def test_a_run_trains_resumes_and_is_reported(command, tmp_path):
     code, _, said = command(*run, "--resume")
     assert code == 0
     assert len({each.cell.network for each in records_in(tmp_path)}) == 2
-    code, out, _ = command("report", "cells", "--json")
+    code, out, _ = command("report", "recurrent", "--json")
     found = json.loads(out)
     (text,) = found["texts"]
     assert (text["symbols"], text["common_steps"], len(text["curves"])) == (210000, 120, 2)
@@ -181,7 +181,7 @@ def test_a_run_trains_resumes_and_is_reported(command, tmp_path):
     # The newest run of a cell only timed it: what it learnt is still reported.
     write(tmp_path, steps=0)
     assert command("run", "mine.toml", *QUIET)[0] == 0
-    again = json.loads(command("report", "cells", "--json")[1])
+    again = json.loads(command("report", "recurrent", "--json")[1])
     assert again["texts"] == found["texts"]
     assert {each["run"] for each in again["speeds"]} != {each["run"] for each in found["speeds"]}
 
@@ -191,7 +191,7 @@ def test_a_loss_that_is_not_finite_is_told(command, tmp_path):
     assert command("run", "mine.toml", "--corpus", corpus(tmp_path), *QUIET)[0] == 0
     (record,) = records_in(tmp_path)
     assert [step for step, _ in record.outcome.curve] == [50]
-    out = " ".join(command("report", "cells")[1].split())
+    out = " ".join(command("report", "recurrent")[1].split())
     assert "training in null ended: the loss was not finite in steps 51 to 100" in out
 
 
@@ -229,7 +229,7 @@ def test_pytorch_learns_a_text_and_jax_confirms_it(command, tmp_path, framework_
         for word in ("--python", f"{name}={framework_python(name)}")
     ]
     assert command("run", "mine.toml", "--corpus", corpus(tmp_path), *pythons, *QUIET)[0] == 0
-    (reported,) = json.loads(command("report", "cells", "--json")[1])["texts"]
+    (reported,) = json.loads(command("report", "recurrent", "--json")[1])["texts"]
     assert [each["cell"] for each in reported["curves"]] == ["rnn", "gru"]
     for curve in reported["curves"]:
         assert (curve["framework"], curve["confirmed"], len(curve["blocks"])) == ("torch", True, 3)

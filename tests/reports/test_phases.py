@@ -5,7 +5,7 @@ from factory_of_records import outcome, record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.reports.launches import phases_of_cells, seconds_of_phases
+from dlbench.reports.phases import phases_of_cells, seconds_of_phases
 
 NAMES = (
     "start",

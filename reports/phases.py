@@ -1,4 +1,4 @@
-"""`dlbench report launches`: where the time of a launch goes, phase by phase.
+"""`dlbench report phases`: where the time of a launch goes, phase by phase.
 
 A guest announces its phases, and a record keeps when each began; see `protocol.Outcome.phases`.
 """
@@ -134,13 +134,13 @@ def _page(results: Results) -> Page:
 
 
 REPORT = Report(
-    name="launches",
+    name="phases",
     summary=(
         "Where the time of a launch goes: imports, building, warm-up, timed steps, parity check."
     ),
     examples=(
-        "dlbench report launches",
-        "dlbench report launches --run latest --networks fcn5 --threads 1",
+        "dlbench report phases",
+        "dlbench report phases --run latest --networks fcn5 --threads 1",
     ),
     analyse=lambda source: source.results(),
     page=lambda results, options: _page(results),
