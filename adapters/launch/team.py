@@ -53,7 +53,7 @@ def needed(adapter: Adapter, launch: Launch) -> bool:
 def refusal(adapter: Adapter, launch: Launch) -> str:
     """Return why these workers cannot train together; empty where they can.
 
-    It is also empty where one trains by itself.
+    It is also empty for one worker that exchanges after every step.
     """
     workers = launch.cell.world_size
     size = launch.cell.batch_size

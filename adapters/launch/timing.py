@@ -225,8 +225,8 @@ def warm_up(
     """
     protocol = launch.protocol
     spent: List[int] = []
-    # The first step counts as warm-up. The first exchange after local steps is slow, as first calls
-    # are.
+    # The first step counts as warm-up. So does the first exchange, which comes after the local
+    # steps: first calls are slow.
     steps = max(1, protocol.warmup_steps - 1, launch.cell.local_steps - 1)
     grown = 0
     for _ in range(steps):

@@ -444,7 +444,7 @@ def headline(analysis: Tuning) -> list[str]:
             if verdict(ratio) == FASTER
         ]
         others = len(means) - len(faster)
-        rest = f"; {counted(others, 'other row')} inconclusive" if others else ""
+        rest = f"; {counted(others, 'other row')} not faster" if others else ""
         if faster:
             mean = "tuned over installed, geometric mean over networks with Student's t over them"
             lines.append(f"{name}: {mean}: {', '.join(faster)}{rest}.")

@@ -223,7 +223,7 @@ _SAVE_MORE = (
 ONCE_BY_CHANCE = (Status.CRASHED, Status.IMPLAUSIBLE)
 """How a launch may end once by bad luck, such as a clock that other programs held up."""
 TAIL = 0.9
-"""The share of steps that a launch's tail is beyond."""
+"""The tail of a launch is this quantile of its steps."""
 CRASHES = 2
 """A side fails with this many launches that ended so."""
 

@@ -158,7 +158,7 @@ def throttled(record: Record, capacity: float | None) -> str:
     Empty where it did not.
     """
     evidence = _evidence(record, capacity)
-    if evidence is None or capacity is None or evidence.within or evidence.asked <= capacity:
+    if evidence is None or capacity is None or evidence.others_waited_for or evidence.asked <= capacity:
         return ""
     share = (evidence.contention.throttled_seconds or 0.0) / evidence.threads.wall_seconds
     if share <= THROTTLED_SHARE:
@@ -178,8 +178,8 @@ class _Evidence(NamedTuple):
     contention: Contention
     asked: int
     """Threads asked for, or taken where none were."""
-    within: bool
-    """Whether its own threads had a CPU each."""
+    others_waited_for: bool
+    """Whether its own threads had a CPU each, and other programs ran meanwhile."""
 
 
 def _evidence(record: Record, capacity: float | None) -> _Evidence | None:

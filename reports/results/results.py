@@ -407,7 +407,7 @@ def untunable(records: Iterable[Record]) -> frozenset[tuple[str, Cell]]:
 
 
 def names_of(cell: Cell, axis: str) -> list[str]:
-    """Return the names of an axis' value: a row is a framework, or a framework in a mode."""
+    """Return the words by which a user may name a cell on this axis: `torch` or `torch:eager`."""
     value = getattr(cell, axis)
     if axis != "framework":
         return [axes.word(axis, value), str(value)]

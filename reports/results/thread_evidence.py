@@ -216,12 +216,11 @@ def wait_policy(software: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def misused_threads(outcome: Outcome, capacity: float | None) -> tuple[int, str]:
-    """Return 1 where more threads worked than asked, -1 where fewer did, else 0, and the evidence.
+    """Return 1 where more threads worked than requested, -1 where fewer did, else 0; and why.
 
-    The evidence is in words. With more threads than CPUs, those of a framework that lets them sleep
-    while they wait are rarely seen runnable, and neither are throttled ones beyond the quota:
-    unused threads are searched within ``capacity`` only. Threads that fetch mini-batches may rest,
-    so they are not counted.
+    Unused threads are looked for only up to ``capacity``: more threads than CPUs are rarely all
+    seen runnable, since waiting ones may sleep and a quota stops them. Threads that fetch
+    mini-batches may rest, so they are not counted.
     """
     threads = long_enough(outcome)
     if threads is None or not threads.requested:
@@ -238,9 +237,9 @@ def misused_threads(outcome: Outcome, capacity: float | None) -> tuple[int, str]
     if computing < 2 or capacity is None or asked > capacity:
         return 0, ""
     if wanting < 1 + UNUSED_SHARE * (computing - 1):
-        return -1, f"{wanting:.1f} runnable threads on average, {computing} claimed"
+        return -1, f"{wanting:.1f} runnable threads on average, {computing} requested"
     working = working_threads(threads)
     seen = len(threads.cpu_seconds_by_thread or ())
     if reported is not None and working is not None and working < computing <= seen:
-        return -1, f"{working} threads did the work, {computing} claimed"
+        return -1, f"{working} threads did the work, {computing} requested"
     return 0, ""

@@ -457,7 +457,7 @@ def _series_of_commits(given: BisectOptions, repository: str) -> Iterator[Series
     with trees.used(keep=given.resume):
         about = {digest[: commits.SHORT]: subject for digest, subject in subjects.items()}
         series = Series("commit", names, prepare, about, trees.remove, given.faster)
-        series.end(0)  # its file is the row of the plan
+        series.end(0)  # prepares the good end, whose file is the row of the plan
         yield series
 
 

@@ -157,7 +157,7 @@ def _remark_on(records: "Sequence[Record]", machine: Machine) -> None:
             remarks.append(f"These times are implausible: {record.outcome.reason}")
         if disturbed(record, host_of(machine)):
             remarks.append(
-                "Other programs used the CPUs, so these times are too long. Run it again on a "
+                "Other programs disturbed this launch, so its times are too long. Run it again on a "
                 "quiet machine."
             )
     for remark in dict.fromkeys(remarks):

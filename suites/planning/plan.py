@@ -205,12 +205,12 @@ def binds(cell: Cell) -> bool:
     return cell.affinity == BOUND or cell.instances > 1
 
 
-def group_of(cell: Cell) -> Cell:
+def any_threads(cell: Cell) -> Cell:
     """Return the part shared by cells that differ only in their thread count."""
     return cell._replace(threads=-1)  # 0 is the count of those for which none is set
 
 
-def sizes_of(cell: Cell) -> Cell:
+def any_batch_size(cell: Cell) -> Cell:
     """Return the part shared by cells that differ only in their mini-batch."""
     return cell._replace(batch_size=0)
 
@@ -227,13 +227,13 @@ def _informative_first(cells: list[Cell]) -> list[Cell]:
         return cells[place].threads or values.MOST_THREADS
 
     ordered = list(cells)
-    for places in _places(cells, group_of):
+    for places in _places(cells, any_threads):
         first = places[0]
         fewest = min(places, key=thread_count)
         ordered[first], ordered[fewest] = ordered[fewest], ordered[first]
     # Cells on a GPU have one thread count: the groups above hold one of them each, and nothing is
     # undone.
-    for places in _places(cells, sizes_of):
+    for places in _places(cells, any_batch_size):
         if cells[places[0]].on_cpu:
             continue
         rising = [ordered[place] for place in places]

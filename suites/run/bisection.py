@@ -215,7 +215,7 @@ class BisectionSchedule(PairSchedule):
         return [self._buildable(pair) for pair in super().wanted(block, seconds_left)]
 
     def _buildable(self, pair: Group) -> Group:
-        """Return a pair, or without a build the candidate's side, whose record has the reason."""
+        """Return the pair, or only its candidate where a build is missing: its record says why."""
         launches = []
         for launch in pair:
             if (

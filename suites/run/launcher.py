@@ -533,7 +533,9 @@ def _launch_in_group(
         outcome = outcome_of(
             request.launch, directory, monitor, child.returncode, stderr, ended, kills
         )
-        outcome = outcome._replace(phases={"start": start, **outcome.phases})
+        # The guest cannot say when its own process was started.
+        phases = {"start": start, **outcome.phases, "start": start}
+        outcome = outcome._replace(phases=phases)
         return Launched(outcome, wall_seconds, suspended)
     finally:
         ours.close()

@@ -75,7 +75,7 @@ from dlbench.reports.results.verdict import (
     next_look,
 )
 
-from ..planning.plan import LaunchDurations, Plan, PlannedLaunch, group_of, sizes_of
+from ..planning.plan import LaunchDurations, Plan, PlannedLaunch, any_threads, any_batch_size
 from .groups import Group, Grouping
 
 MOST_ATTEMPTS = 3
@@ -341,7 +341,7 @@ class Schedule:
         """Number of records that repeat a disturbed launch."""
         self._durations = LaunchDurations(plan)
         self._records: defaultdict[Cell, list[Record]] = defaultdict(list)
-        """Records by cell, by `plan.group_of` a cell, and by `plan.sizes_of` a cell."""
+        """Records by cell, by `plan.any_threads` a cell, and by `plan.any_batch_size` a cell."""
         self.stats: dict[Cell, tuple[LaunchStats, ...]] = {}
         """Statistics of the launches of each cell that gave a number."""
         self.spread = UNKNOWN_SPREAD
@@ -359,7 +359,7 @@ class Schedule:
         self._update(record.cell)
 
     def _take(self, record: Record) -> None:
-        for key in (record.cell, group_of(record.cell), sizes_of(record.cell)):
+        for key in (record.cell, any_threads(record.cell), any_batch_size(record.cell)):
             self._records[key].append(record)
         self.count += 1
         self.repeated += record.attempt > 0
@@ -489,8 +489,8 @@ class Schedule:
 
         They are those of its row and network, else those of its network, else all.
         """
-        row = group_of(cell)
-        cells_of_row = [other for other in self.stats if group_of(other) == row]
+        row = any_threads(cell)
+        cells_of_row = [other for other in self.stats if any_threads(other) == row]
         cells_of_network = [other for other in self.stats if other.network == cell.network]
         for cells in (cells_of_row, cells_of_network, list(self.stats)):
             alike = list(itertools.chain.from_iterable(self.stats[other] for other in cells))
@@ -502,12 +502,12 @@ class Schedule:
         """Return why a cell is not worth starting, judged by similar cells, or an empty string."""
         out_of_memory = [
             record.cell.known_batch_size
-            for record in self._records[sizes_of(cell)]
+            for record in self._records[any_batch_size(cell)]
             if record.outcome.status is Status.OUT_OF_MEMORY and cell.batch_size is not None
         ]
         if out_of_memory and not self.stats[cell] and min(out_of_memory) < cell.known_batch_size:
             return f"mini-batch {min(out_of_memory)} ran out of memory already"
-        given = (record for record in self._records[group_of(cell)] if record.cell.threads)
+        given = (record for record in self._records[any_threads(cell)] if record.cell.threads)
         first = min(given, key=lambda record: record.cell.threads, default=None)
         if first is None or first.cell.threads >= cell.threads:
             return ""

@@ -331,7 +331,7 @@ class HalvingSchedule(Schedule):
         return in_block + len(self.finalists()) * blocks
 
     def seconds_left(self) -> float:
-        """Return the expected seconds of those."""
+        """Return the expected seconds of the launches that are left."""
         cells = self.survivors(self._block) or self.plan.cells
         return self.launches_left() * fmean(map(self.seconds, cells))
 

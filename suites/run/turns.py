@@ -481,7 +481,7 @@ class Turns:
     def _is_enough(self) -> bool:
         """Return whether the launches are known well enough, or have had their seconds."""
         others = self._present - {self._anchor}
-        # The anchor has a turn in each of the rounds in which the others have one in turn.
+        # A round pairs the anchor with one other launch: each comes once in so many rounds.
         cycle = 1 if self._anchor is None else max(1, len(others))
         made = self.round + 1 - self._anchor_since
         fewest = cycle * self.fewest_rounds()
@@ -495,9 +495,10 @@ class Turns:
         return self._standard_error() <= self._rounds.deviation
 
     def fewest_rounds(self) -> int:
-        """Return the least number of rounds: fewer of long turns, down to those that fill the time.
+        """Return how many rounds are made at least.
 
-        The time is the seconds of turns that a launch has at most.
+        They are `Rounds.fewest`; of long turns only as many as fill `Rounds.seconds`, but never
+        less than `Rounds.least`.
         """
         longest = max(self._sample_seconds.values(), default=0.0)
         if longest <= self._rounds.turn_seconds:

@@ -30,9 +30,9 @@ from dlbench.suites.planning.plan import (
     QUOTA_SAMPLE_SECONDS,
     LaunchDurations,
     expand,
-    group_of,
+    any_threads,
     rough_duration,
-    sizes_of,
+    any_batch_size,
     too_large,
 )
 from dlbench.suites.planning.suite import load, parse
@@ -80,9 +80,9 @@ def test_in_the_first_block_the_fewest_threads_of_a_group_come_first(choices, se
     plan = plan_of(choices, seed)
     first = {}
     for planned in plan.order():
-        first.setdefault(group_of(planned.cell), planned.cell)
+        first.setdefault(any_threads(planned.cell), planned.cell)
     for group, cell in first.items():
-        assert cell.threads == min(c.threads for c in plan.cells if group_of(c) == group)
+        assert cell.threads == min(c.threads for c in plan.cells if any_threads(c) == group)
 
 
 def values_of(plan, field):
@@ -133,7 +133,7 @@ def test_on_a_gpu_the_smaller_mini_batches_of_a_cell_come_first_in_the_first_blo
     order = list(plan_of(choices, seed).order())
     groups = {}
     for planned in order[: len(order) // 2]:
-        groups.setdefault(sizes_of(planned.cell), []).append(planned.cell.batch_size)
+        groups.setdefault(any_batch_size(planned.cell), []).append(planned.cell.batch_size)
     assert all(sizes == sorted(sizes) for group, sizes in groups.items() if not group.on_cpu)
     # The groups themselves stay mixed.
     assert len({planned.cell.device for planned in order[:12]}) > 1

@@ -43,7 +43,7 @@ from dlbench.reports.results.record import BASELINE, CANDIDATE, SEARCH
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.statistics import UNKNOWN_SPREAD as UNKNOWN
 from dlbench.reports.results.verdict import DEFAULT, Verdict, fewest_pairs
-from dlbench.suites.planning.plan import narrow_to, sizes_of
+from dlbench.suites.planning.plan import narrow_to, any_batch_size
 from dlbench.suites.planning.suite import parse
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import search as fastest
@@ -142,21 +142,21 @@ BATCHES = plan_of(
     threads="1",
     batch_sizes="8,16,64,256",
 )
-GROUPS = sorted({sizes_of(cell) for cell in BATCHES.cells})
+GROUPS = sorted({any_batch_size(cell) for cell in BATCHES.cells})
 
 
 @examples(8)
 @given(st.dictionaries(st.sampled_from(GROUPS), st.sampled_from((0, *SIZES))))
 def test_beyond_the_mini_batch_that_runs_out_of_memory_none_is_launched(limits):
     def answer(cell):
-        over = cell.batch_size > limits.get(sizes_of(cell), max(SIZES))
+        over = cell.batch_size > limits.get(any_batch_size(cell), max(SIZES))
         return Outcome(Status.OUT_OF_MEMORY, "CUDA out of memory") if over else ok()
 
     store, _, result = carry_out(answer, plan=BATCHES)
     assert result.launches_left() == 0
     for group in GROUPS:
         outcomes = {
-            r.cell.batch_size: r.outcome for r in store.records() if sizes_of(r.cell) == group
+            r.cell.batch_size: r.outcome for r in store.records() if any_batch_size(r.cell) == group
         }
         fitting = [size for size in SIZES if size <= limits.get(group, max(SIZES))]
         first, *larger = [*(size for size in SIZES if size not in fitting), None]
