@@ -158,7 +158,12 @@ def throttled(record: Record, capacity: float | None) -> str:
     Empty where it did not.
     """
     evidence = _evidence(record, capacity)
-    if evidence is None or capacity is None or evidence.others_waited_for or evidence.asked <= capacity:
+    if (
+        evidence is None
+        or capacity is None
+        or evidence.others_waited_for
+        or evidence.asked <= capacity
+    ):
         return ""
     share = (evidence.contention.throttled_seconds or 0.0) / evidence.threads.wall_seconds
     if share <= THROTTLED_SHARE:

@@ -888,8 +888,8 @@ def smallest_effect(deviation: float, rule: Rule = DEFAULT) -> float:
 def smallest_effect_of_pairs(deviation: float, pairs: int, rule: Rule = DEFAULT) -> float:
     """Return the smallest slowdown found by a single look after so many pairs.
 
-    It is infinite if so many prove nothing. The look is at the rule's p-value. More pairs than can be simulated are taken as fewer ones that
-    deviate as much less.
+    It is infinite if so many prove nothing. The look is at the rule's p-value. More pairs than can
+    be simulated are taken as fewer ones that deviate as much less.
     """
     if null_distribution(pairs)[0] > rule.p_value:
         return math.inf

@@ -157,8 +157,8 @@ def _remark_on(records: "Sequence[Record]", machine: Machine) -> None:
             remarks.append(f"These times are implausible: {record.outcome.reason}")
         if disturbed(record, host_of(machine)):
             remarks.append(
-                "Other programs disturbed this launch, so its times are too long. Run it again on a "
-                "quiet machine."
+                "Other programs disturbed this launch, so its times are too long. Run it again "
+                "on a quiet machine."
             )
     for remark in dict.fromkeys(remarks):
         say(remark)

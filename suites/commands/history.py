@@ -23,7 +23,7 @@ from . import options
 from .options import ShownAxisOptions, flag, option, takes
 
 _EXPLAINED = 20
-"""Changes whose records are read unless all are asked for: as many as a report shows."""
+"""Changes whose causes are looked up without --all: as many as a report shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +63,9 @@ class HistoryOptions(ShownAxisOptions):
 def history_command(given: HistoryOptions) -> None:
     """Show which cells became slower or faster, when, by how much, and what else changed then.
 
-    A change is a night from which on a cell has another level, or a slow drift over many nights. A
-    night is a run. Nights that also measured a baseline show the ratio to it. Others show absolute
-    seconds, where a shift of the machine looks like a change of the code.
+    A night is one run. A change is a night from which on a cell stays at another level, or a slow
+    drift over many nights. Nights that also measured a baseline show the ratio to it. Others show
+    absolute seconds, where a shift of the machine looks like a change of the code.
 
     Examples:
 

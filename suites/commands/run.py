@@ -66,8 +66,8 @@ class RunOptions(AxisOptions, LaunchOptions, BuildOptions, SessionOptions, Condi
         str | None,
         option(
             "--trend",
-            "Follow one launch of each cell for this long: how do its steps, memory and page "
-            "faults change (`report trend`)?",
+            "Run one long launch of each cell, and record how its steps, memory and page "
+            "faults change (`report trend`).",
             metavar="DURATION",
         ),
     ] = None
@@ -87,7 +87,7 @@ def run_command(given: RunOptions) -> None:
     """Measure a suite on this machine and show its matrix.
 
     Builds missing environments, after saying what it will download. Every finished launch, or group
-    of launches that take turns, is stored at once: Ctrl-C loses only what is unfinished, and
+    of launches that take turns, is stored as soon as it ends: Ctrl-C loses only what is unfinished, and
     --resume continues. The suite `claims` measures what is still needed to test the papers' claims
     here (`dlbench report claims`), the cells that settle most claims per minute first.
 

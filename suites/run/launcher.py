@@ -534,7 +534,8 @@ def _launch_in_group(
             request.launch, directory, monitor, child.returncode, stderr, ended, kills
         )
         # The guest cannot say when its own process was started.
-        phases = {"start": start, **outcome.phases, "start": start}
+        phases = {"start": start, **outcome.phases}
+        phases["start"] = start
         outcome = outcome._replace(phases=phases)
         return Launched(outcome, wall_seconds, suspended)
     finally:

@@ -75,7 +75,7 @@ from dlbench.reports.results.verdict import (
     next_look,
 )
 
-from ..planning.plan import LaunchDurations, Plan, PlannedLaunch, any_threads, any_batch_size
+from ..planning.plan import LaunchDurations, Plan, PlannedLaunch, any_batch_size, any_threads
 from .groups import Group, Grouping
 
 MOST_ATTEMPTS = 3

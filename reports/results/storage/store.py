@@ -266,8 +266,8 @@ class Store:
         `cells`), side, launches, log_mean and log_variance (mean and sample variance of the natural
         logarithms of the launches' medians; NaN for the variance of one), contended_launches,
         quiet. The mean is over the launches that count, are ok and were not contended (``quiet``).
-        If all were contended, it is over those. With ``judged`` the launches count with that quantity instead of
-        their median step; every record is read then.
+        If all were contended, it is over those. With ``judged`` the launches count with that
+        quantity instead of their median step; every record is read then.
         """
         sums: Sequence[Any]
         if judged is None:

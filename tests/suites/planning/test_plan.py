@@ -29,10 +29,10 @@ from dlbench.suites.planning.plan import (
     GPU_SAMPLE_SECONDS,
     QUOTA_SAMPLE_SECONDS,
     LaunchDurations,
-    expand,
-    any_threads,
-    rough_duration,
     any_batch_size,
+    any_threads,
+    expand,
+    rough_duration,
     too_large,
 )
 from dlbench.suites.planning.suite import load, parse

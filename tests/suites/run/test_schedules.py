@@ -43,7 +43,7 @@ from dlbench.reports.results.record import BASELINE, CANDIDATE, SEARCH
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.statistics import UNKNOWN_SPREAD as UNKNOWN
 from dlbench.reports.results.verdict import DEFAULT, Verdict, fewest_pairs
-from dlbench.suites.planning.plan import narrow_to, any_batch_size
+from dlbench.suites.planning.plan import any_batch_size, narrow_to
 from dlbench.suites.planning.suite import parse
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run import search as fastest
