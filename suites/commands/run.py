@@ -87,9 +87,9 @@ def run_command(given: RunOptions) -> None:
     """Measure a suite on this machine and show its matrix.
 
     Builds missing environments, after saying what it will download. Every finished launch, or group
-    of launches that take turns, is stored as soon as it ends: Ctrl-C loses only what is unfinished, and
-    --resume continues. The suite `claims` measures what is still needed to test the papers' claims
-    here (`dlbench report claims`), the cells that settle most claims per minute first.
+    of launches that take turns, is stored as soon as it ends: Ctrl-C loses only what is unfinished,
+    and --resume continues. The suite `claims` measures what is still needed to test the papers'
+    claims here (`dlbench report claims`), the cells that settle most claims per minute first.
 
     Examples:
 

@@ -5,6 +5,7 @@ Guests that flood, fork, kill, fill the disk and leave strange things behind are
 their own.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -313,6 +314,20 @@ def test_a_guest_that_says_what_it_should_not_is_not_believed(said, complaint, t
     )
     assert outcome.status is Status.CRASHED
     assert complaint in outcome.reason
+
+
+def test_a_guest_cannot_say_when_its_process_was_started(tmp_path):
+    answer = {
+        "schema_version": 1,
+        "status": "unsupported",
+        "reason": "no such operator",
+        "phases": {"start": -1.0, "import": 0.5},
+    }
+    (tmp_path / "answer").write_text(json.dumps(answer))
+    outcome = launch_script(tmp_path, f'cp {tmp_path}/answer "$3/outcome.json"')
+    assert outcome.status is Status.UNSUPPORTED
+    assert outcome.phases["import"] == 0.5
+    assert outcome.phases["start"] > 0
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
