@@ -267,7 +267,7 @@ def _show(store: "Store", run: "Run", schedule: "Schedule", as_json: bool, comma
     if not as_json:
         leading = leads(fastest(build_matrix(Results.newest([store], run.id))))
         if leading:
-            show("Who is fastest, and times as long as it takes (95 % intervals):")
+            show("Fastest, and how many times as long the others take (95 % intervals):")
             for line in leading:
                 show(f"  {line}")
             show("")
