@@ -21,7 +21,7 @@ from dlbench.reports.formats.layout import MISSING, Entry, Table
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import axis_value
 from dlbench.reports.results.number_text import interval, number, times
-from dlbench.reports.results.statistics import Ratio, Summary
+from dlbench.reports.results.statistics import Estimate, Summary
 
 __all__ = [
     "MEDIAN",
@@ -79,7 +79,7 @@ def shown(value: Any) -> Entry:
         return value
     if isinstance(value, Summary):
         return Entry(number(value.median), interval(value))
-    if isinstance(value, Ratio):
+    if isinstance(value, Estimate):
         return Entry(times(value))
     if isinstance(value, bool):
         return Entry("yes" if value else "no")

@@ -21,7 +21,7 @@ from dlbench.reports.claims.figures import Figure, Question, Tables
 from dlbench.reports.curve.training import Losses
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.published import TABLES, study
-from dlbench.reports.results.statistics import WORSE, Ratio, Verdict, holm, judge, welch
+from dlbench.reports.results.statistics import WORSE, Estimate, Verdict, holm, judge, welch
 
 PAPERS = {
     "shi2016": "Shi, Wang, Xu, Chu 2016",
@@ -274,7 +274,7 @@ def _answer(question: Question, p_values: dict[float, float | None]) -> Answer:
     return Answer.REPRODUCES if as_large else Answer.IN_DIRECTION
 
 
-def _side(question: Question, ratio: Ratio, bound: float, p_value: float | None) -> Verdict:
+def _side(question: Question, ratio: Estimate, bound: float, p_value: float | None) -> Verdict:
     """Say whether a figure is clearly above a bound ("worse", as for times), below, or neither."""
     if question.times is None:
         if ratio.value > bound:

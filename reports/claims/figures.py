@@ -31,7 +31,7 @@ from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import group_name, rest_of
 from dlbench.reports.results.networks import FIRST, Networks
 from dlbench.reports.results.published import lines_of
-from dlbench.reports.results.statistics import Ratio, Summary, ratio
+from dlbench.reports.results.statistics import Estimate, Summary, ratio
 
 FACT = "a fact, no ratio"
 """The method of a figure that is 1 where something is so, and 0 where it is not."""
@@ -79,7 +79,7 @@ class Question:
     what: str
     """In words: "caffe fcn5, 8 threads / 4"."""
     claimed: Claimed
-    found: Ratio | None
+    found: Estimate | None
     """None: not measured."""
     times: tuple[Summary, Summary] | None = None
     """The two times of a ratio."""
@@ -117,7 +117,7 @@ def _why_pair_is_missing(over: CellResult | None, under: CellResult | None) -> s
 
 def value_question(what: str, value: float, claimed: Claimed, method: str = PUBLISHED) -> Question:
     """Return the question whether a value without an interval lies within the bounds."""
-    return Question(what, claimed, Ratio(value, None, None, method))
+    return Question(what, claimed, Estimate(value, None, None, method))
 
 
 def usable(cell: CellResult | None) -> Summary | None:

@@ -26,7 +26,7 @@ from dlbench.reports.results.naming import counted, group_name, head_of, name_of
 from dlbench.reports.results.number_text import percent
 from dlbench.reports.results.record import BASELINE, CANDIDATE
 from dlbench.reports.results.safe_text import one_line, table_field, visible_lines
-from dlbench.reports.results.statistics import Ratio
+from dlbench.reports.results.statistics import Estimate
 from dlbench.reports.results.verdict import POWER, Rule, Verdict
 
 
@@ -121,7 +121,7 @@ def heading(comparison: Comparison) -> str:
     return f"{comparison.candidate} against {comparison.baseline}"
 
 
-def ratio_of(ratio: Ratio) -> str:
+def ratio_of(ratio: Estimate) -> str:
     """Return a ratio and its interval to a tenth of a per cent: "1.032 (1.021-1.043)"."""
     text = _three_decimals(ratio.value)
     if ratio.low is None or ratio.high is None:
@@ -137,7 +137,7 @@ def ratio_of_cell(cell: CellComparison) -> str:
     """Return a cell's ratio and interval, or the reason for having none."""
     judgement = cell.judgement
     if judgement.ratio is not None:
-        return ratio_of(Ratio(judgement.ratio, judgement.low, judgement.high, ""))
+        return ratio_of(Estimate(judgement.ratio, judgement.low, judgement.high, ""))
     baseline = _status_word(cell.baseline.status)
     candidate = _status_word(cell.candidate.status)
     if baseline != candidate:

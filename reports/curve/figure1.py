@@ -56,7 +56,7 @@ from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import counted, place_name, row_name, work_name
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.quantities import OF_LAUNCHES, QUANTITIES, SECONDS, Numbers, legend
-from dlbench.reports.results.statistics import Ratio, Summary, judge, ratio
+from dlbench.reports.results.statistics import Estimate, Summary, judge, ratio
 
 PAYS = 0.10
 """A larger mini-batch pays where throughput grows by this share for each doubling."""
@@ -99,7 +99,7 @@ class CurveFindings(NamedTuple):
 class PointFindings(NamedTuple):
     """The findings about a mini-batch size."""
 
-    growth_per_doubling: Ratio | None
+    growth_per_doubling: Estimate | None
     """Of the throughput, from the next smaller size that takes part."""
 
 
@@ -180,7 +180,7 @@ def shown(point: Point, quantity: str) -> Numbers | None:
     return QUANTITIES[quantity].value(point.cell) if point.cell.shown else None
 
 
-def _gain(size: int, other: int, times: Mapping[int, Summary]) -> Ratio:
+def _gain(size: int, other: int, times: Mapping[int, Summary]) -> Estimate:
     """Return throughput at another size over that at a size."""
     return ratio(times[size], times[other]).changed(lambda value: value * other / size)
 
@@ -191,15 +191,15 @@ def fastest_sizes(times: Mapping[int, Summary]) -> tuple[int, ...]:
     return tuple(size for size in sorted(times) if judge(_gain(size, fastest, times)) != "worse")
 
 
-def _pays_not(gains: Iterable[Ratio]) -> bool:
+def _pays_not(gains: Iterable[Estimate]) -> bool:
     return all(gain.value < _WORTH for gain in gains)
 
 
-def _may_not_pay(gains: Iterable[Ratio]) -> bool:
+def _may_not_pay(gains: Iterable[Estimate]) -> bool:
     return all(gain.low is None or gain.low < _WORTH for gain in gains)
 
 
-def _surely_pays_not(gains: Iterable[Ratio]) -> bool:
+def _surely_pays_not(gains: Iterable[Estimate]) -> bool:
     return all(gain.high is not None and gain.high < _WORTH for gain in gains)
 
 
@@ -214,7 +214,7 @@ def knee_of(times: Mapping[int, Summary]) -> Knee | None:
     return Knee(*find_knee(gains, _pays_not, _may_not_pay, _surely_pays_not))
 
 
-def growth(size: int, larger: int, times: Mapping[int, Summary]) -> Ratio:
+def growth(size: int, larger: int, times: Mapping[int, Summary]) -> Estimate:
     """Return throughput at the larger size over that at the smaller, for each doubling between."""
     gain = _gain(size, larger, times)
     power = 1 / math.log2(larger / size)

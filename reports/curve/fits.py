@@ -33,7 +33,7 @@ from dlbench.reports.results.statistics import (
     CONFIDENCE,
     ENOUGH_LAUNCHES,
     PUBLISHED,
-    Ratio,
+    Estimate,
     Summary,
     variance_of_launches,
 )
@@ -60,18 +60,12 @@ ALIKE_SIGNIFICANCE = 0.2
 this level."""
 LEAST_ERROR = 1e-6
 """Smallest relative error of any time."""
+NO_INTERVAL = "no interval"
+REPLICATES = f"{CONFIDENCE:.0%} quantiles of fits to drawn times"
 STUDENT_METHOD = f"{CONFIDENCE:.0%} Student t of weighted least squares"
 _TAIL = (1 - CONFIDENCE) / 2
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-
-
-class Estimate(NamedTuple):
-    """A parameter with its interval: None where it has none, an infinite end where unbounded."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
 
 
 class Fit(NamedTuple):
@@ -396,11 +390,11 @@ def _lack_of_fit(
 
 def _estimate(theta: Array, replicates: Array | None, value: Callable[[Array], float]) -> Estimate:
     if replicates is None:
-        return Estimate(value(theta))
+        return Estimate(value(theta), None, None, NO_INTERVAL)
     values = np.array([value(replicate) for replicate in replicates])
     # Ends that are drawn values: between a finite and an infinite one nothing can be interpolated.
     low, high = np.quantile(values, [_TAIL, 1 - _TAIL], method="inverted_cdf")
-    return Estimate(value(theta), float(low), float(high))
+    return Estimate(value(theta), float(low), float(high), REPLICATES)
 
 
 def _describe_intervals(times: Mapping[int, Summary]) -> str:
@@ -421,8 +415,8 @@ class StraightLine(NamedTuple):
 
     steps: tuple[int, ...]
     """The x fitted."""
-    fixed: Ratio
-    per_step: Ratio
+    fixed: Estimate
+    per_step: Estimate
     largest_residual: float | None
     """The largest |T / fitted T - 1| of any x; None with two, which a line always meets."""
 
@@ -450,11 +444,11 @@ def fit_line(times: Mapping[int, Summary]) -> StraightLine:
     fixed, slope = float(theta[0]), float(theta[1])
     if deviation is None:
         method = "no interval: too few points"
-        ratios = [Ratio(value, None, None, method) for value in (fixed, slope)]
+        ratios = [Estimate(value, None, None, method) for value in (fixed, slope)]
     else:
         halves = deviation * np.sqrt(np.diag(np.linalg.inv(columns.T @ columns)))
         ratios = [
-            Ratio(value, float(value - half), float(value + half), STUDENT_METHOD)
+            Estimate(value, float(value - half), float(value + half), STUDENT_METHOD)
             for value, half in zip((fixed, slope), halves, strict=True)
         ]
     residual = None

@@ -53,7 +53,7 @@ from dlbench.reports.results.published import BRANDFONBRENER2017, UPDATES, netwo
 from dlbench.reports.results.published import study as published_study
 from dlbench.reports.results.statistics import (
     Contrast,
-    Ratio,
+    Estimate,
     Summary,
     contrast,
     geometric_mean,
@@ -121,8 +121,8 @@ class FittedLine(NamedTuple):
     inputs: int
     activation: str
     steps: tuple[int, ...]
-    fixed: Ratio
-    per_step: Ratio
+    fixed: Estimate
+    per_step: Estimate
     largest_residual: float | None
 
 
@@ -138,9 +138,9 @@ class GrownSize(NamedTuple):
     """The growth of the time up to a number of units."""
 
     hidden: int
-    ratio: Ratio
+    ratio: Estimate
     """Over the time of the smallest."""
-    exponent: Ratio | None
+    exponent: Estimate | None
     """From the next smaller number of units."""
 
 
@@ -177,7 +177,7 @@ class UnitsCompared(NamedTuple):
     """More threads against one, with this number of units."""
 
     hidden: int
-    ratio: Ratio
+    ratio: Estimate
     p_adjusted: float | None
     verdict: str
 
@@ -222,7 +222,7 @@ class ComparedRow(NamedTuple):
     """A row against the fastest rows of its machine and work."""
 
     curve: Curve
-    times_fastest: Ratio
+    times_fastest: Estimate
     """The mean over its networks."""
     sizes: int
     """Its networks."""
@@ -314,13 +314,13 @@ def growth(times: ByUnits) -> Growth:
     """
     smallest = next(iter(times))
     ratios = {units: ratio(seconds, times[smallest]) for units, seconds in times.items()}
-    ratios[smallest] = Ratio(1.0, 1.0, 1.0, "the smallest itself")
+    ratios[smallest] = Estimate(1.0, 1.0, 1.0, "the smallest itself")
     exponents = {many: _exponent(few, many, times) for few, many in pairwise(times)}
     sizes = [GrownSize(units, ratios[units], exponents.get(units)) for units in times]
     return Growth(Knee(*find_knee(ratios, _grows, _may_grow, _surely_grows)), sizes)
 
 
-def _exponent(few: int, many: int, times: ByUnits) -> Ratio:
+def _exponent(few: int, many: int, times: ByUnits) -> Estimate:
     """Return the power of the number of units with which the time grows between two of them."""
 
     def power(value: float) -> float:
@@ -329,16 +329,16 @@ def _exponent(few: int, many: int, times: ByUnits) -> Ratio:
     return ratio(times[many], times[few]).changed(power)
 
 
-def _grows(over_smallest: Ratio) -> bool:
+def _grows(over_smallest: Estimate) -> bool:
     return over_smallest.value > FLAT
 
 
-def _may_grow(over_smallest: Ratio) -> bool:
+def _may_grow(over_smallest: Estimate) -> bool:
     high = over_smallest.value if over_smallest.high is None else over_smallest.high
     return high > FLAT
 
 
-def _surely_grows(over_smallest: Ratio) -> bool:
+def _surely_grows(over_smallest: Estimate) -> bool:
     low = over_smallest.value if over_smallest.low is None else over_smallest.low
     return low > FLAT
 
@@ -510,9 +510,9 @@ def _is_usual(size: Size) -> bool:
     return size == Size(size.hidden, size.steps)
 
 
-def _over_fastest(seconds: Summary, fastest: Summary) -> Ratio:
+def _over_fastest(seconds: Summary, fastest: Summary) -> Estimate:
     if seconds is fastest:
-        return Ratio(1.0, 1.0, 1.0, "the fastest itself")
+        return Estimate(1.0, 1.0, 1.0, "the fastest itself")
     return ratio(seconds, fastest)
 
 
@@ -654,7 +654,7 @@ def _line_tables(content: Curves) -> Iterator[Table]:
         yield Table(f"T = c + s n_steps: {title}", head, tuple(lines))
 
 
-def _microseconds(seconds: Ratio) -> str:
+def _microseconds(seconds: Estimate) -> str:
     """Return an estimate in microseconds with half the width of its interval: "157±4.2"."""
     text = number(seconds.value * 1e6)
     if seconds.high is None:
@@ -688,7 +688,7 @@ def _growth_tables(content: Curves) -> Iterator[Table]:
     yield from _pivot("T over T of the fewest units", fields, _notes(knees))
 
 
-def _growth_entry(over_smallest: Ratio, exponent: Ratio | None) -> Entry:
+def _growth_entry(over_smallest: Estimate, exponent: Estimate | None) -> Entry:
     if exponent is None:
         return Entry(f"{number(over_smallest.value)}x")
     power = round(exponent.value, 2) + 0.0  # no "-0.00"

@@ -44,7 +44,7 @@ from dlbench.reports.results.naming import rest_of, work_name
 from dlbench.reports.results.networks import family_of_record
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.record import Record
-from dlbench.reports.results.statistics import Ratio, Summary, ratio
+from dlbench.reports.results.statistics import Estimate, Summary, ratio
 
 NOTHING = "No sampling machine was measured yet: `dlbench run sampling-quick`."
 ALL_AT_ONCE = "synchronous"
@@ -97,7 +97,7 @@ class Exactness(NamedTuple):
     units: int
     order: str
     chains: int
-    ratio: Ratio
+    ratio: Estimate
 
 
 class Conclusions(NamedTuple):

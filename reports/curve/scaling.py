@@ -64,7 +64,7 @@ from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import counted, row_name, threads_name, work_name
 from dlbench.reports.results.number_text import deviation, number
 from dlbench.reports.results.record import Record, last_attempts
-from dlbench.reports.results.statistics import Ratio, judge, ratio
+from dlbench.reports.results.statistics import Estimate, judge, ratio
 
 NOTHING = (
     "Nothing was measured with several workers yet; `dlbench run` does it with --world-sizes 1,2."
@@ -91,15 +91,15 @@ ALIKE = 0.05
 class SpeedUp(NamedTuple):
     """The speed-up over a rival, or the reason why there is none."""
 
-    speedup: Ratio | None
-    efficiency: Ratio | None
+    speedup: Estimate | None
+    efficiency: Estimate | None
     reason: str
     """Why there is no ratio; empty where there is one."""
     measured: bool
     """Whether the rival was measured."""
 
     @property
-    def figure(self) -> Ratio | None:
+    def figure(self) -> Estimate | None:
         """The first of its figures."""
         return self.speedup
 
@@ -107,12 +107,12 @@ class SpeedUp(NamedTuple):
 class Saving(NamedTuple):
     """The share of a step's time saved against a rival, or the reason why there is none."""
 
-    share: Ratio | None
+    share: Estimate | None
     reason: str
     measured: bool
 
     @property
-    def figure(self) -> Ratio | None:
+    def figure(self) -> Estimate | None:
         """The only figure."""
         return self.share
 
@@ -610,7 +610,7 @@ def _missing_notes(teams: Iterable[Point]) -> Iterator[str]:
         yield f"No figure for {', '.join(dict.fromkeys(names))}, {reason}."
 
 
-def _verdict(curve: Curve, team: Point, speedup: Ratio) -> str:
+def _verdict(curve: Curve, team: Point, speedup: Estimate) -> str:
     """Return whether a team is faster than one process of as many threads: above 1 it is."""
     verdict = "no clear difference" if speedup.low is None else judge(speedup)
     word = {"worse": "faster", "better": "slower"}.get(verdict, "not clearly different")
@@ -705,7 +705,7 @@ class _LineName(NamedTuple):
     weak: bool
 
 
-Speedups = dict[_LineName, dict[int, Ratio]]
+Speedups = dict[_LineName, dict[int, Estimate]]
 """The speed-ups of a panel, by line and workers."""
 
 
@@ -743,7 +743,7 @@ def _picture(curves: list[Curve]) -> pictures.Picture:
     )
 
 
-def _drawn_speedups(curve: Curve) -> Iterator[tuple[_LineName, int, Ratio]]:
+def _drawn_speedups(curve: Curve) -> Iterator[tuple[_LineName, int, Estimate]]:
     """Yield the speed-ups of a curve's teams, with their lines and workers."""
     for team in teams_of(curve):
         words = [_row(curve)]

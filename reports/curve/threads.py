@@ -51,7 +51,6 @@ from dlbench.reports.curve.curve import (
 )
 from dlbench.reports.curve.fits import (
     POINTS_NEEDED,
-    Estimate,
     Fit,
     Fits,
     fit_scaling,
@@ -83,7 +82,7 @@ from dlbench.reports.results.statistics import (
     SIGNIFICANCE,
     WORSE,
     Contrast,
-    Ratio,
+    Estimate,
     Summary,
     contrast,
     launches_to_decide,
@@ -346,7 +345,7 @@ def _find(count: int, row: Curve, best: int | None, compare: Compare) -> PointFi
         if host.effective_cpus is None or count <= host.effective_cpus:
             serial_fraction = karp_flatt(speedup, count)
     if best is None or count == best:
-        penalty = Contrast(count, count, Ratio(1.0, None, None, "itself"))
+        penalty = Contrast(count, count, Estimate(1.0, None, None, "itself"))
     else:
         penalty = compare(count, best)
 

@@ -12,7 +12,7 @@ from dlbench.reports.results.flags import KINDS, FlagKind
 from dlbench.reports.results.number_text import amount, deviation, number
 from dlbench.reports.results.quantities import Quantity
 from dlbench.reports.results.safe_text import spelled, table_field, visible
-from dlbench.reports.results.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Ratio
+from dlbench.reports.results.statistics import ENOUGH_LAUNCHES, LAUNCH_DEVIATION, Estimate
 
 if TYPE_CHECKING:  # it imports the store, and every command that prints text imports this module
     from dlbench.reports.results.cells import CellResult
@@ -123,7 +123,7 @@ class Page(NamedTuple):
         return Page(tuple(map(line, self.before)), tables, tuple(map(line, self.after)))
 
 
-def multiple(ratio: Ratio, marks: str = "", best: bool = False) -> Entry:
+def multiple(ratio: Estimate, marks: str = "", best: bool = False) -> Entry:
     """Return the entry of a ratio, with the deviation of its interval."""
     spread = deviation(ratio.value, ratio.low, ratio.high)
     return Entry(f"{number(ratio.value)}x", spread, marks, best)

@@ -49,7 +49,7 @@ from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import group_name, listed, row_name, row_names, threads_name
 from dlbench.reports.results.number_text import number, times
 from dlbench.reports.results.record import Record
-from dlbench.reports.results.statistics import Ratio, welch_of_pairs
+from dlbench.reports.results.statistics import Estimate, welch_of_pairs
 
 NOTHING = (
     "No cell has a CPU quota and the default thread count; `dlbench run containers` measures such "
@@ -127,7 +127,7 @@ class OverNetworks:
     """A row under a CPU quota on all networks: the geometric mean of its ratios."""
 
     taken: tuple[DefaultThreads, ...]
-    ratio: Ratio
+    ratio: Estimate
     verdict: str = ""
 
     @property
@@ -252,7 +252,7 @@ def _threads_text(defaults: Sequence[DefaultThreads]) -> str:
     return f"{_short_name(first)} takes {threads} under a CPU quota of {first.quota:g}"
 
 
-def _cost_sentence(defaults: Sequence[DefaultThreads], ratio: Ratio, outcome: str) -> str:
+def _cost_sentence(defaults: Sequence[DefaultThreads], ratio: Estimate, outcome: str) -> str:
     """Describe the cost of a row's threads under a quota, on one network or several."""
     takes = _threads_text(defaults)
     best = dict.fromkeys((default.best, default.setting) for default in defaults)

@@ -50,7 +50,7 @@ from dlbench.reports.results.networks import family_of_record
 from dlbench.reports.results.number_text import number, times
 from dlbench.reports.results.quantities import QUANTITIES
 from dlbench.reports.results.results import Results
-from dlbench.reports.results.statistics import Ratio, Summary, as_fast, clearly_slower, ratio
+from dlbench.reports.results.statistics import Estimate, Summary, as_fast, clearly_slower, ratio
 
 NOTHING = (
     "No mini-batch from memory or a file was measured yet; `dlbench run feed` measures what they "
@@ -117,7 +117,7 @@ def _resident(cell: Cell) -> Cell:
     return cell._replace(placement=_RESIDENT, loader_workers=0, storage=axes.BLANK.storage)
 
 
-def _stall(feeding: Feeding) -> Ratio | None:
+def _stall(feeding: Feeding) -> Estimate | None:
     """Return the share of the step that does not compute."""
     if feeding.pair is None:
         return None

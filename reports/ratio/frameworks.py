@@ -34,7 +34,7 @@ from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import counted, place_heading, row_name
 from dlbench.reports.results.number_text import deviation, number, times
 from dlbench.reports.results.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend
-from dlbench.reports.results.statistics import Ratio, judge
+from dlbench.reports.results.statistics import Estimate, judge
 
 NOTHING = (
     "No two frameworks, or modes of one, have a time for the same network at the same place; "
@@ -65,7 +65,7 @@ _FEW = (
     "these are too few)."
 )
 _WHOLE, _PART = "over all of them", "over some of them"
-_ITSELF = Ratio(1.0, 1.0, 1.0, "the reference itself")
+_ITSELF = Estimate(1.0, 1.0, 1.0, "the reference itself")
 Frameworks = Compared[list[Mean]]
 """A list for each machine with two rows to compare: the mean of each row over all places, the
 reference among them.

@@ -35,7 +35,7 @@ from dlbench.reports.results.statistics import (
     LAUNCH_DEVIATION,
     SIGNIFICANCE,
     WORSE,
-    Ratio,
+    Estimate,
     Summary,
     holm,
     variance_of_launches,
@@ -77,7 +77,7 @@ class NodeRatio:
     node: NodeSeen
     benchmark: Cell | str
     """A cell, a speed of the machine itself, or `MEAN`."""
-    ratio: Ratio
+    ratio: Estimate
     others: int
     """Nodes that it is compared with."""
     p_adjusted: float | None
@@ -376,7 +376,7 @@ def _ratio(
     value = float(values[at])
     half = float(half_widths[at])
     p = float(p_values[at])
-    ratio = Ratio(math.exp(value), math.exp(value - half), math.exp(value + half), method)
+    ratio = Estimate(math.exp(value), math.exp(value - half), math.exp(value + half), method)
     p_adjusted = None if math.isnan(p) else p
     return NodeRatio(node, benchmark, ratio, int(others), p_adjusted, str(verdicts[at]), time)
 

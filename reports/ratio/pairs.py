@@ -18,7 +18,7 @@ from dlbench.reports.results.naming import counted
 from dlbench.reports.results.quantities import QUANTITIES, SECONDS
 from dlbench.reports.results.statistics import (
     WORSE,
-    Ratio,
+    Estimate,
     Summary,
     holm,
     judge,
@@ -38,7 +38,7 @@ class Pair:
 
     cell: CellResult
     other: CellResult
-    ratio: Ratio
+    ratio: Estimate
     """Seconds of the cell over those of the other one."""
     p_value: float | None = None
     """Of Welch's t; None from too few launches."""
@@ -57,7 +57,7 @@ class Pair:
 class Mean:
     """The geometric mean of the ratios of several pairs."""
 
-    ratio: Ratio
+    ratio: Estimate
     pairs: tuple[Pair, ...]
 
     @property
@@ -111,7 +111,7 @@ def with_verdicts(pairs: Sequence[Pair]) -> list[Pair]:
     return judged
 
 
-def adjust(tested: Sequence[tuple[Ratio, float | None]]) -> list[float | None]:
+def adjust(tested: Sequence[tuple[Estimate, float | None]]) -> list[float | None]:
     """Return p-values adjusted for their number (Holm).
 
     A ratio without a p-value has that of its interval, if it has an interval. So fewer launches
@@ -124,7 +124,7 @@ def adjust(tested: Sequence[tuple[Ratio, float | None]]) -> list[float | None]:
     return [None if p_value is None else next(adjusted) for p_value in p_values]
 
 
-def verdict(ratio: Ratio, p_adjusted: float | None = None) -> str:
+def verdict(ratio: Estimate, p_adjusted: float | None = None) -> str:
     """Return slower, faster, same (its whole interval lies within `WORSE` of 1) or inconclusive."""
     judgement = judge(ratio, p_adjusted)
     if judgement == "worse":
@@ -181,7 +181,7 @@ def seconds_column(
     return Column(key, heading, seconds, text, MEDIAN)
 
 
-Point = tuple[str, str, str, Ratio]
+Point = tuple[str, str, str, Estimate]
 """For a picture: the panel, the row, the series, and the ratio."""
 
 

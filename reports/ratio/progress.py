@@ -39,7 +39,7 @@ from dlbench.reports.results.keys import Place, differ, grouped
 from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import condition_name, group_name, place_heading, row_name
 from dlbench.reports.results.number_text import times
-from dlbench.reports.results.statistics import Ratio
+from dlbench.reports.results.statistics import Estimate
 
 MEAN = (
     "Geometric mean over the networks that more than one framework has a number for: the newest "
@@ -71,7 +71,7 @@ class Standing:
     build: Build
     oldest: bool
     """Whether the others are compared with it."""
-    speedup: Ratio | None
+    speedup: Estimate | None
     """Seconds of the oldest over its own; None without a number, for the oldest, and where nothing
     is computed."""
     modes: int
@@ -354,7 +354,7 @@ def _networks(groups: Iterable[Cell]) -> list[str]:
     return [group.network for group in groups]
 
 
-def _mean_speedup(overall: Overall) -> Ratio | None:
+def _mean_speedup(overall: Overall) -> Estimate | None:
     return overall.mean.ratio if overall.mean else None
 
 
@@ -489,7 +489,7 @@ def _points(standings: Sequence[Standing], all_modes: bool) -> list[Point]:
         name = f"{_month(standing.build)} {_build_name(standing)}"
         if all_modes:
             name += f" {standing.cell.row.mode}"
-        speedup = standing.speedup or Ratio(1.0, None, None, "")
+        speedup = standing.speedup or Estimate(1.0, None, None, "")
         place = condition_name(standing.place.cell)
         points.append((group_name(standing.cell.group), name, place, speedup))
     networks = [group_name(standing.cell.group) for standing in standings]

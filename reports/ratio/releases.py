@@ -67,7 +67,7 @@ from dlbench.reports.results.networks import is_own_step
 from dlbench.reports.results.number_text import times
 from dlbench.reports.results.operators import StepDifference, step_differences
 from dlbench.reports.results.record import RELEASED, RELEASES, Record, Run
-from dlbench.reports.results.statistics import WORSE, Ratio
+from dlbench.reports.results.statistics import WORSE, Estimate
 
 NOTHING = (
     "No releases were measured side by side; `dlbench releases FRAMEWORK --network NAME` does."
@@ -97,7 +97,7 @@ class Point:
     """The name of the last one before it that has a number."""
     pair: Pair | None = None
     """This release and that one; None where this one has no number itself."""
-    to_first: Ratio | None = None
+    to_first: Estimate | None = None
     also_changed: tuple[Difference, ...] = ()
     """Since that one, besides the framework itself."""
     loss_difference: LossDifference | None = None
@@ -106,7 +106,7 @@ class Point:
     """Which operators account for the difference from that one, where both were profiled."""
 
     @property
-    def ratio(self) -> Ratio | None:
+    def ratio(self) -> Estimate | None:
         """Its time over that of the one before."""
         return None if self.pair is None else self.pair.ratio
 
@@ -311,7 +311,7 @@ def _operators_data(point: Point) -> dict[str, Any] | None:
     return None if point.operators is None else difference_data(point.operators)
 
 
-def _ratio_entry(ratio: Ratio | None) -> Entry:
+def _ratio_entry(ratio: Estimate | None) -> Entry:
     return Entry("") if ratio is None else multiple(ratio)
 
 
@@ -425,7 +425,7 @@ def _draw(analysis: Releases, path: Path) -> list[Path]:
         for release in releases_on_machine:
             if release.cell.timed is not None:
                 change = release.change or "neither, or noise"
-                ratio = release.to_first or Ratio(1.0, None, None, "")
+                ratio = release.to_first or Estimate(1.0, None, None, "")
                 dots.append((release.series, release.name, change, ratio))
         if dots:
             title = f"Releases, on {analysis.name(machine)}"

@@ -32,7 +32,7 @@ from dlbench.reports.results.naming import (
 )
 from dlbench.reports.results.record import SEARCH, Record, last_attempts
 from dlbench.reports.results.results import Results
-from dlbench.reports.results.statistics import Ratio, summarise
+from dlbench.reports.results.statistics import Estimate, summarise
 from dlbench.reports.results.verdict import (
     FEWEST_PAIRS,
     PairedEstimate,
@@ -123,7 +123,7 @@ class Tuning:
         return grouped(self.worths, lambda worth: worth.machine)
 
 
-def verdict(worth: PairedEstimate | Ratio) -> str:
+def verdict(worth: PairedEstimate | Estimate) -> str:
     """Return faster, slower, worth nothing, inconclusive, or not tested: too few pairs."""
     if worth.low is None or worth.high is None or worth.low <= 0:
         return NOT_TESTED
@@ -237,7 +237,7 @@ def _worths_of_build(machine: str, cell: Cell, build: _Build, times: _TimesOfBui
     return worths
 
 
-Mean = tuple[str, str, Ratio, int]
+Mean = tuple[str, str, Estimate, int]
 """Of one row over its networks: machine, name, geometric mean of tuned over installed, and number
 of networks."""
 
@@ -274,7 +274,7 @@ def over_networks(worths: Iterable[Worth]) -> list[Mean]:
             summary = summarise([ratio] for ratio in ratios)  # each network as if it were a launch
             low, high = summary.low, summary.high
         method = f"geometric mean over {len(ratios)} networks, 95% Student t over their log-ratios"
-        mean = Ratio(geometric_mean(ratios), low, high, method)
+        mean = Estimate(geometric_mean(ratios), low, high, method)
         means.append((first.machine, name, mean, len(ratios)))
     return sorted(means, key=lambda mean: (mean[0], mean[2].value))
 
@@ -303,7 +303,7 @@ def _names(worths: Iterable[Worth]) -> dict[Cell, str]:
 # Its tables.
 
 
-def _ratio_entry(worth: PairedEstimate | Ratio | None) -> Entry:
+def _ratio_entry(worth: PairedEstimate | Estimate | None) -> Entry:
     if worth is None:
         return Entry(MISSING)
     value = worth.ratio if isinstance(worth, PairedEstimate) else worth.value

@@ -17,7 +17,7 @@ from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.naming import counted
 from dlbench.reports.results.operators import StepDifference
 from dlbench.reports.results.posterior import Assessment
-from dlbench.reports.results.statistics import Ratio
+from dlbench.reports.results.statistics import Estimate
 from dlbench.reports.results.verdict import Rule, Verdict, estimate_pairs
 
 
@@ -54,7 +54,7 @@ class Candidate:
     """A commit's subject, or empty."""
     pairs: int
     """Undisturbed ones."""
-    ratio: Ratio | None
+    ratio: Estimate | None
     """Its time over the good one's, in pairs; without an interval if there are too few."""
     slower: float | None
     """The probability that it has the slowdown; None if unknown."""
@@ -176,7 +176,7 @@ def candidate(
     if logs:
         estimate = estimate_pairs([1.0] * len(logs), np.exp(logs).tolist())
         has_interval = estimate.low > 0
-        ratio = Ratio(
+        ratio = Estimate(
             estimate.ratio,
             estimate.low if has_interval else None,
             estimate.high if has_interval else None,

@@ -51,7 +51,7 @@ from dlbench.reports.results.record import (
     last_attempts,
 )
 from dlbench.reports.results.rounds import seconds_in_turns, took_turns
-from dlbench.reports.results.statistics import CONFIDENCE, Ratio
+from dlbench.reports.results.statistics import CONFIDENCE, Estimate
 from dlbench.reports.results.verdict import (
     DEFAULT,
     EARLY_LOOK,
@@ -170,7 +170,7 @@ class Comparison:
     """"gate" or "compare"."""
     same_session: bool
     cells: tuple[CellComparison, ...]
-    geometric_mean: Ratio | None
+    geometric_mean: Estimate | None
     """Over all cells with an interval."""
     rule: Rule
     notes: tuple[str, ...] = ()
@@ -472,7 +472,7 @@ def judge_sides(
 
 def geometric_mean(
     cells: Iterable[CellComparison], session_deviation: float = 0.0, gate: bool = False
-) -> Ratio | None:
+) -> Estimate | None:
     """Return the geometric mean of the cells' ratios with its 95 % interval; None of one ratio.
 
     The cells' errors are assumed independent (their launches are shuffled), except for a shift of
@@ -505,7 +505,7 @@ def geometric_mean(
     # spread.
     freedom = min(variance**2 / spread, 1e6) if spread > 0 else 1e6
     half = float(stdtrit(max(freedom, 1.0), 0.975)) * math.sqrt(variance)
-    return Ratio(
+    return Estimate(
         math.exp(centre),
         math.exp(centre - half),
         math.exp(centre + half),

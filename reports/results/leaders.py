@@ -16,7 +16,7 @@ from dlbench.reports.results.naming import counted, group_name, place_heading, r
 from dlbench.reports.results.number_text import times
 from dlbench.reports.results.statistics import (
     CONFIDENCE,
-    Ratio,
+    Estimate,
     Summary,
     clearly_slower,
     launches_to_settle,
@@ -43,7 +43,7 @@ class Leader:
     """Others that are not clearly slower, the fastest first."""
     next: CellResult | None
     """The fastest that is clearly slower, else the second; None where it is alone."""
-    ratio: Ratio | None
+    ratio: Estimate | None
     """Seconds of the next over its own."""
     outcome: str = UNKNOWN
     """`CLEAR`, `TIE`, `UNDECIDED` or `UNKNOWN`."""

@@ -5,7 +5,7 @@ A change is written in per cent while it is small, and as a multiple where per c
 
 import math
 
-from dlbench.reports.results.statistics import Ratio, Summary
+from dlbench.reports.results.statistics import Estimate, Summary
 
 LARGE = 2.0
 """From this factor on, either way, a change is written as a multiple."""
@@ -115,7 +115,7 @@ def deviation(value: float, low: float | None, high: float | None) -> str:
     return f"±{max(1, math.ceil(larger - 1e-9))}%" if larger < 999 else "±>999%"
 
 
-def times(ratio: Ratio | None) -> str:
+def times(ratio: Estimate | None) -> str:
     """Return a ratio and its interval, e.g. "1.62x 1.55-1.70"."""
     if ratio is None:
         return ""

@@ -116,19 +116,22 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """How many times longer one cell takes than another, with its interval, if known."""
+class Estimate:
+    """A value with its interval: a ratio of times (over 1: slower), or a fitted parameter."""
 
     value: float
     low: float | None
+    """Lower end of the 95 % interval; None where it is unknown."""
     high: float | None
+    """Infinite where it is unbounded."""
     method: str
+    """The method of the interval, or the reason why there is none."""
 
-    def changed(self, change: Callable[[float], float], method: str = "") -> "Ratio":
+    def changed(self, change: Callable[[float], float], method: str = "") -> "Estimate":
         """Return it with a rising function applied to its value and its ends."""
         low = None if self.low is None else change(self.low)
         high = None if self.high is None else change(self.high)
-        return Ratio(change(self.value), low, high, method or self.method)
+        return Estimate(change(self.value), low, high, method or self.method)
 
 
 def summarise(
@@ -247,7 +250,7 @@ def published(seconds: float) -> Summary:
     return Summary(seconds, None, None, 1, 1, PUBLISHED, False, (seconds,))
 
 
-def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> Ratio:
+def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> Estimate:
     """Return ``slower / faster`` with an interval.
 
     Where launches of both took turns it is Student's t on the differences within their groups
@@ -263,14 +266,14 @@ def ratio(slower: Summary, faster: Summary, confidence: float = CONFIDENCE) -> R
     if _tested(slower, faster):
         return _by_launches(value, [(slower, faster)], confidence)
     if PUBLISHED in (slower.method, faster.method):
-        return Ratio(value, None, None, "no interval")
+        return Estimate(value, None, None, "no interval")
     slower_down, slower_up = _margins(slower, confidence)
     faster_down, faster_up = _margins(faster, confidence)
     low = value * math.exp(-math.hypot(slower_down, faster_up))
     high = value * math.exp(math.hypot(slower_up, faster_down))
     assumed = max(side.launch_deviation for side in (slower, faster) if not side.covers_launches)
     method = f"MOVER from both intervals, widened for launches that deviate by {assumed:.1%}"
-    return Ratio(value, low, high, method)
+    return Estimate(value, low, high, method)
 
 
 def deviation_of_launches(summaries: Iterable[Summary]) -> float:
@@ -409,7 +412,7 @@ def student_half(launches: int, variance: float, freedom: float) -> float:
     return _student(freedom, CONFIDENCE) * math.sqrt(variance / launches)
 
 
-def mean_of_pairs(pairs: Sequence[tuple[Summary, Summary]]) -> Ratio:
+def mean_of_pairs(pairs: Sequence[tuple[Summary, Summary]]) -> Estimate:
     """Return the geometric mean of ``slower / faster`` over one or more independent pairs.
 
     With enough launches on all sides the interval is Welch's t, else that of `geometric_mean`. It
@@ -443,7 +446,7 @@ def _log_ratio(one: Summary, other: Summary) -> float:
 
 def _by_launches(
     value: float, pairs: Sequence[tuple[Summary, Summary]], confidence: float, prefix: str = ""
-) -> Ratio:
+) -> Estimate:
     """Return the mean ratio of pairs with enough launches; the method's text has a prefix.
 
     Degrees of freedom are Satterthwaite's over all parts.
@@ -456,7 +459,7 @@ def _by_launches(
         method = f"{confidence:.0%} Welch t over launch log-medians"
         if all(took_turns(one, other) for one, other in pairs):
             method = f"{confidence:.0%} Student t over launches that took turns"
-    return Ratio(value, value * math.exp(-half), value * math.exp(half), prefix + method)
+    return Estimate(value, value * math.exp(-half), value * math.exp(half), prefix + method)
 
 
 def _variance_of_sum(pairs: Sequence[tuple[Summary, Summary]]) -> tuple[float, float]:
@@ -473,7 +476,7 @@ def _variance_of_sum(pairs: Sequence[tuple[Summary, Summary]]) -> tuple[float, f
     return variance, variance**2 / squares if squares else math.inf
 
 
-def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
+def geometric_mean(ratios: Sequence[Estimate]) -> Estimate:
     """Return the geometric mean of independent ratios, with an interval if each of them has one.
 
     The interval is MOVER's for a sum, of logarithms (method of variance estimates recovery; Zou and
@@ -487,11 +490,11 @@ def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
     up = []
     for ratio in ratios:
         if ratio.low is None or ratio.high is None:
-            return Ratio(math.exp(mean), None, None, f"{_mean_text(count)}, no interval")
+            return Estimate(math.exp(mean), None, None, f"{_mean_text(count)}, no interval")
         log = math.log(ratio.value)
         down.append(log - math.log(ratio.low))
         up.append(math.log(ratio.high) - log)
-    return Ratio(
+    return Estimate(
         math.exp(mean),
         math.exp(mean - math.hypot(*down) / count),
         math.exp(mean + math.hypot(*up) / count),
@@ -591,7 +594,7 @@ def _root(later: float, gain: float, start_spread: float, step_spread: float) ->
     )
 
 
-def judge(ratio: Ratio, p_adjusted: float | None = None, worse: float = WORSE) -> Verdict:
+def judge(ratio: Estimate, p_adjusted: float | None = None, worse: float = WORSE) -> Verdict:
     """Say whether the first of two times is clearly longer ("worse"), clearly shorter, or neither.
 
     A ratio within ``worse`` of 1 is neither.
@@ -696,7 +699,7 @@ class Contrast:
 
     threads: int
     against: int
-    ratio: Ratio
+    ratio: Estimate
     p_value: float | None = None
     """Welch's t, two-sided; None where launches are too few, or nothing is to be tested."""
     p_adjusted: float | None = None
@@ -724,7 +727,7 @@ class Contrast:
         """T(against) / T(threads), with the same evidence."""
         low = None if self.ratio.high is None else 1 / self.ratio.high
         high = None if self.ratio.low is None else 1 / self.ratio.low
-        turned = Ratio(1 / self.value, low, high, self.ratio.method)
+        turned = Estimate(1 / self.value, low, high, self.ratio.method)
         return replace(self, threads=self.against, against=self.threads, ratio=turned)
 
 
@@ -763,7 +766,7 @@ def _p_value(sum_of_logs: float, pairs: Sequence[tuple[Summary, Summary]]) -> fl
     return 2 * float(stdtr(freedom, -abs(sum_of_logs) / math.sqrt(variance)))
 
 
-def p_of_interval(ratio: Ratio) -> float | None:
+def p_of_interval(ratio: Estimate) -> float | None:
     """Return the two-sided p-value of a ratio by its 95 % interval; None without one.
 
     The interval is taken for that of a normal logarithm. The end on the side of 1 counts, so that

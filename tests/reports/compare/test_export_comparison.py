@@ -17,7 +17,7 @@ from dlbench.reports.compare import report as layout
 from dlbench.reports.results.comparison import CellComparison, Comparison, SideOfCell
 from dlbench.reports.results.flags import THREADS_EXCEEDED, Flag
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.statistics import Ratio
+from dlbench.reports.results.statistics import Estimate
 from dlbench.reports.results.verdict import DEFAULT, Judgement, Verdict
 
 CELL = Cell("torch", "pytorch", "eager", "fcn5", "cpu", 1, 64)
@@ -50,7 +50,7 @@ def cell_of(
 
 
 def comparison(*cells: CellComparison, **changes: Any) -> Comparison:
-    mean = Ratio(1.012, 0.99, 1.03, "geometric mean of 4 cells") if cells else None
+    mean = Estimate(1.012, 0.99, 1.03, "geometric mean of 4 cells") if cells else None
     made = Comparison("torch 2.12", "torch 2.13", (HOST,), "gate", True, cells, mean, DEFAULT, ())
     return Comparison(**{**vars(made), **changes})
 

@@ -18,7 +18,7 @@ from dlbench.reports.results.statistics import (
     SIGNIFICANCE,
     UNKNOWN_SPREAD,
     Contrast,
-    Ratio,
+    Estimate,
     Summary,
     break_even,
     clearly_slower,
@@ -54,7 +54,7 @@ def launches_of(
     return [list(median * effect * row) for effect, row in zip(effects, noise, strict=True)]
 
 
-def coverage(simulate: Callable[[np.random.Generator], Summary | Ratio], truth: float) -> float:
+def coverage(simulate: Callable[[np.random.Generator], Summary | Estimate], truth: float) -> float:
     """Return in how many of the simulated intervals the truth lies, as a share."""
     random = np.random.default_rng(1)
     made = [simulate(random) for _ in range(900)]
@@ -132,7 +132,7 @@ def test_the_intervals_of_several_launches_are_scipys_of_student_and_welch() -> 
 def test_the_interval_of_a_ratio_of_few_launches_covers_as_it_says(
     launches: int, others: int
 ) -> None:
-    def measured(random: np.random.Generator) -> Ratio:
+    def measured(random: np.random.Generator) -> Estimate:
         slower, faster = (
             replace(
                 summarise(launches_of(random, count, median=median, between=0.05)),
@@ -262,7 +262,7 @@ def summary(
 def of(
     value: float, low: float | None = None, high: float | None = None, p: float | None = None
 ) -> Contrast:
-    return Contrast(4, 2, Ratio(value, low, high, ""), p, p)
+    return Contrast(4, 2, Estimate(value, low, high, ""), p, p)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_a_contrast_the_other_way_round_says_the_opposite(
 ) -> None:
     opposite = {"worse": "better", "better": "worse", "no clear difference": "no clear difference"}
     comparison = Contrast(
-        4, 2, Ratio(value, value / width, value * width, ""), p_adjusted, p_adjusted
+        4, 2, Estimate(value, value / width, value * width, ""), p_adjusted, p_adjusted
     )
     assert comparison.swapped.verdict == opposite[comparison.verdict]
     assert (comparison.swapped.threads, comparison.swapped.against) == (2, 4)
