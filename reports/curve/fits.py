@@ -61,7 +61,7 @@ this level."""
 LEAST_ERROR = 1e-6
 """Smallest relative error of any time."""
 NO_INTERVAL = "no interval"
-REPLICATES = f"{CONFIDENCE:.0%} quantiles of fits to drawn times"
+BOOTSTRAP_METHOD = f"{CONFIDENCE:.0%} quantiles of fits to drawn times"
 STUDENT_METHOD = f"{CONFIDENCE:.0%} Student t of weighted least squares"
 _TAIL = (1 - CONFIDENCE) / 2
 
@@ -394,7 +394,7 @@ def _estimate(theta: Array, replicates: Array | None, value: Callable[[Array], f
     values = np.array([value(replicate) for replicate in replicates])
     # Ends that are drawn values: between a finite and an infinite one nothing can be interpolated.
     low, high = np.quantile(values, [_TAIL, 1 - _TAIL], method="inverted_cdf")
-    return Estimate(value(theta), float(low), float(high), REPLICATES)
+    return Estimate(value(theta), float(low), float(high), BOOTSTRAP_METHOD)
 
 
 def _describe_intervals(times: Mapping[int, Summary]) -> str:

@@ -60,7 +60,7 @@ def plan_command(given: PlanOptions) -> None:
     plan = planned(given.name, chosen, machine, given.seed, given.store_file)
     preparation.check_interpreters(chosen.builds)
     frameworks = [build.framework for build in plan.builds]
-    left = variables.left_behind(plan.variables, frameworks, plan.of_thread_counts())
+    left = variables.left_behind(plan.variables, frameworks, plan.thread_variables())
     if left:
         say(left)
     for framework in frameworks:

@@ -76,7 +76,7 @@ def plan_of_claims(
     return replace(merged, cells=ordered) if ordered else None
 
 
-def _plan_of_claim(claim: Claim, chosen: SuiteOverrides, place: Capacity, seed: int) -> Plan:
+def _plan_of_claim(claim: "Claim", chosen: SuiteOverrides, place: Capacity, seed: int) -> Plan:
     """Return the plan of the command that measures a claim, with the protocol of this suite."""
     words = shlex.split(claim.measure)[3:]
     keys = {option_of(key): key for key in KEYS}

@@ -186,7 +186,7 @@ def left_behind_sentence(plan: Plan, sides_of_run: Sequence[Side] = ONE_SIDE) ->
         given |= set(side.variables)
     frameworks = [build.framework for build in plan.builds]
     frameworks += [side.step for side in sides_of_run if side.step is not None]
-    return left_behind(given, frameworks, plan.of_thread_counts())
+    return left_behind(given, frameworks, plan.thread_variables())
 
 
 def _large_weights(
