@@ -26,7 +26,7 @@ def prepare(cell):
     def update(network):
         def loss(network):
             outputs = images
-            for first, second in zip(network[::2], network[1::2]):
+            for first, second in zip(network[::2], network[1::2], strict=True):
                 inner = convolve(jax.nn.relu(convolve(outputs, first)), second)
                 outputs = jax.nn.relu(outputs + inner)
             return jnp.mean(outputs**2)
