@@ -28,7 +28,10 @@ from dlbench.reports.results.statistics import Summary
 _CHOSEN = ("batch_size", "threads", "instances")
 """The axes among whose values a server chooses."""
 _LIMIT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
-NOTHING = "No cell here is of inference. Measure some: `dlbench run serving`, or --task inference."
+NOTHING = (
+    "No cell of inference was measured yet. Measure some: `dlbench run serving`, or --task "
+    "inference."
+)
 
 
 class Served(NamedTuple):

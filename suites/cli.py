@@ -20,7 +20,7 @@ COMMANDS = {
     "list": ("commands.list", "List the networks, frameworks and suites."),
     "plan": ("commands.plan", "Show what a run would measure, and for how long."),
     "run": ("commands.run", "Measure a suite on this machine and show its matrix."),
-    "tune": ("commands.run", "Search for the fastest way to run a network here."),
+    "tune": ("commands.run", "Search for the fastest way to run a network on this machine."),
     "compare": ("commands.compare", "Compare two stored runs, or measure two sides now."),
     "releases": (
         "commands.releases",

@@ -104,7 +104,7 @@ class Numbers:
         for key in self._data:
             if key not in self._read:
                 known = ", ".join(dict.fromkeys(self._read))
-                raise self.error(str(key), "there is no such key here. Known keys: %s." % known)
+                raise self.error(str(key), "this table has no such key. Known keys: %s." % known)
 
 
 def _is_whole(value: Any, least: int, most: int) -> bool:

@@ -334,6 +334,6 @@ inconclusive, or not measured and what to measure. `--claim FILE.toml` tries a c
     validate=_check,
     exit_code=_exit_code,
     has_section=_has_section,
-    heading="Published claims, tried here",
+    heading="Published claims, tried on this machine",
     place=75,
 )

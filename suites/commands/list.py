@@ -30,7 +30,8 @@ class ListOptions:
         bool,
         flag(
             "--capabilities",
-            "Ask each framework with an environment here what it can do (takes minutes, once).",
+            "Ask each framework with an environment what it can do (takes a few minutes the "
+            "first time).",
         ),
     ] = False
     settings: Annotated[
@@ -276,7 +277,7 @@ def _capabilities(frameworks: str | None, python: Sequence[str]) -> list[dict[st
     for name, build in build_by_framework.items():
         if build.name != name:
             raise UsageError(
-                f"--python {build.name}:...: each framework is asked once here. Write {name}=PATH."
+                f"--python {build.name}:...: each framework is asked once. Write {name}=PATH."
             )
     names = values.words(frameworks) if frameworks else list(build_by_framework or offered())
     asked = [row.build.framework for row in values.rows(names, [])]

@@ -464,8 +464,9 @@ def _check_with_steps(
     for build in builds:
         if build.framework.name not in steps.names:
             raise UsageError(
-                f"--python {build.name}=PATH is for a row that is not here: with --step the rows "
-                f"are your files ({files}). Give the path alone, or --python {steps.names[0]}=PATH."
+                f"--python {build.name}=PATH is for a row that was not selected: with --step the "
+                f"rows are your files ({files}). Give the path alone, or --python "
+                f"{steps.names[0]}=PATH."
             )
     for name in steps.names:
         own.check_axes(name, {key: words.get(key) for key in own.AXES_OF_A_FILE})

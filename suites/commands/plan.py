@@ -209,8 +209,8 @@ def planned(
     )
     if plan is None:
         say(
-            "Nothing is left to measure here for any claim: `dlbench report claims` has the "
-            "verdicts."
+            "Nothing is left to measure on this machine for any claim: `dlbench report claims` "
+            "has the verdicts."
         )
         raise typer.Exit
     return plan

@@ -75,7 +75,7 @@ class _WhichOptions:
         str | None,
         option(
             "--from",
-            "The oldest release (default: the first that a Python here can run).",
+            "The oldest release (default: the first that a Python of this machine can run).",
             metavar="VERSION",
         ),
     ] = None
@@ -336,14 +336,14 @@ def _wanted(given: ReleasesOptions, framework: Framework, machine: Machine) -> l
     if unfit:
         names = listed([release.version for release in unfit])
         say(
-            f"{framework.title}: left out, with no files for a Python here: {names} (the last one: "
-            f"{unfit[-1].problem})."
+            f"{framework.title}: left out, with no files for a Python of this machine: {names} "
+            f"(the last one: {unfit[-1].problem})."
         )
     if not fitting:
         raise FrameworkEnvironmentError(
-            f"No Python here can run any of these releases of {framework.title}. Install another "
-            "Python (for example `uv python install 3.11`), or name other releases with --from and "
-            "--to."
+            f"No Python of this machine can run any of these releases of {framework.title}. "
+            "Install another Python (for example `uv python install 3.11`), or name other "
+            "releases with --from and --to."
         )
     return fitting
 

@@ -113,7 +113,10 @@ class ReportCommandOptions(SourceOptions):
         ),
     ] = None
     fail_on: Annotated[
-        str, option("--fail-on", "Exit code 1 if a claim has this verdict here: differs, ...")
+        str,
+        option(
+            "--fail-on", ("Exit code 1 if a claim has this verdict on your results: differs, ...")
+        ),
     ] = ""
     fleet: Annotated[str, option("--fleet", "Only this fleet: its id or the start of it.")] = ""
     top: Annotated[

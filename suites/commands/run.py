@@ -446,7 +446,7 @@ def _not_tried(plan: Plan, chosen: SuiteOverrides) -> str:
         if framework.computes:
             wanted |= set(framework.launchable(cell.mode, cell.device))
     reasons = not_possible(wanted)
-    return f"Launch settings that are not possible here: {reasons}." if reasons else ""
+    return f"Launch settings that are not possible on this machine: {reasons}." if reasons else ""
 
 
 def _command(plan: Plan, cell: Cell, given: TuneOptions) -> str | None:

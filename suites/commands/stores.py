@@ -91,7 +91,7 @@ def deliver_command(given: DeliverOptions) -> None:
         assert isinstance(store, delivery.DeliveringStore)
     if store.behind:
         raise typer.Exit(StoreError.exit_code)
-    say(f"{store.name} has everything that was measured here.")
+    say(f"{store.name} has everything that was measured on this machine.")
 
 
 FORMATS = ("pytest-benchmark", "csv", "parquet")

@@ -38,9 +38,7 @@ def git(folder: Path, *words: str) -> str | None:
             stdin=subprocess.DEVNULL,
         )
     except OSError as error:
-        raise UsageError(
-            "A revision needs git, which is not installed here. Install it."
-        ) from error
+        raise UsageError("A revision needs git, which is not installed. Install it.") from error
     return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None
 
 

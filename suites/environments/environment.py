@@ -305,7 +305,7 @@ def _why_unavailable(framework: Framework, directory: Path) -> str:
     if framework.unavailable:
         successor = f" {framework.successor} takes its place." if framework.successor else ""
         return f"{framework.title} is not available: {framework.unavailable}{successor}"
-    problem = f"{framework.title} is not available here:"
+    problem = f"{framework.title} is not available on this machine:"
     other_way = f"Or give an interpreter that has it: --python {framework.name}=/path/to/python."
     if framework.debian is not None:
         try:
@@ -351,7 +351,7 @@ def _lack_of_space(framework: Framework, directory: Path) -> str:
     if free + _used_megabytes(downloads(directory)) + _used_megabytes(directory) >= needed:
         return ""
     return (
-        f"{framework.title} is not available here: it needs about {needed} MB and "
+        f"{framework.title} is not available on this machine: it needs about {needed} MB and "
         f"{directory.parent} has {free:.0f} MB free. Free some, or set DLBENCH_HOME to a folder "
         "on a larger disk."
     )

@@ -152,7 +152,8 @@ def releases_on_index(
         if not built:
             raise
         report(
-            f"{error} Only the releases that are built here are used: {', '.join(map(str, built))}."
+            f"{error} Only the releases that are built already are used: "
+            f"{', '.join(map(str, built))}."
         )
         return [known[version] for version in built]
     if not pre:
@@ -428,7 +429,7 @@ def resolved(framework: Framework, release: Release) -> Release:
     if release.locked is not None:
         return release
     if not release.pythons:
-        raise FrameworkEnvironmentError(release.problem or "there is no Python for it here")
+        raise FrameworkEnvironmentError(release.problem or "this machine has no Python for it")
     lock = _lock_path(framework, release.version)
     make_folder(lock.parent)
     with written(lock.parent), filelock.FileLock(lock.with_suffix(".lock")):

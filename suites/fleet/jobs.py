@@ -101,7 +101,7 @@ def chosen(id_: str | None, suite: str | None = None) -> Fleet:
     if not fleets:
         scope = f" of {suite}" if suite else ""
         raise UsageError(
-            f"No fleet{scope} was submitted from here. `dlbench fleet run` starts one."
+            f"No fleet{scope} was submitted from this folder. `dlbench fleet run` starts one."
         )
     if id_ is None:
         return fleets[-1]

@@ -124,8 +124,8 @@ class Slurm:
         """
         if importlib.util.find_spec("submitit") is None:
             raise FrameworkEnvironmentError(
-                "Fleets on Slurm need submitit here and on every node: pip install '.[fleet]' in a "
-                "clone of dlbench."
+                "Fleets on Slurm need submitit on this machine and on every node: pip install "
+                "'.[fleet]' in a clone of dlbench."
             )
         known = nodes_of(self._partition())
         if any("[" in name for name in named):  # Slurm's short form: n[1-2,5]
@@ -313,8 +313,7 @@ def ask(*words: str) -> str:
         )
     except FileNotFoundError as error:
         raise FrameworkEnvironmentError(
-            f"Slurm's {words[0]} was not found here: run this on a machine that submits to the "
-            "cluster."
+            f"Slurm's {words[0]} was not found: run this on a machine that submits to the cluster."
         ) from error
     except subprocess.TimeoutExpired as error:
         raise FrameworkEnvironmentError(

@@ -168,8 +168,8 @@ def _no_device(word: str, gpus: Gpus, visible: str | None = None) -> UsageError:
     else:
         why = gpus.reason or "no driver"
     return UsageError(
-        f"{word} means no device here: no GPU can be used ({why}). There is: {CPU} (--devices "
-        f"{CPU})."
+        f"{word} means no device of this machine: no GPU can be used ({why}). There is: {CPU} "
+        f"(--devices {CPU})."
     )
 
 

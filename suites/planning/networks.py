@@ -110,7 +110,7 @@ def _network(table: Table, place: str) -> Network:
         if error.key in numbers:
             near = difflib.get_close_matches(error.key, _ABOUT, n=1)
             if near:
-                complaint = f"there is no such key here. Did you mean {near[0]!r}?"
+                complaint = f"this table has no such key. Did you mean {near[0]!r}?"
         raise SuiteError(f"{place}, key {error.key}: {complaint}") from error
     return network_with(name, made, batch_size, str(table.get("summary", "")) or made.words())
 

@@ -140,7 +140,7 @@ def _folder(point: EntryPoint, where: str) -> Path:
         if folder.is_dir():
             return folder
     raise UsageError(
-        f"{where} names {point.module}, which is not a package here. Reinstall or remove it."
+        f"{where} names {point.module}, which is not an installed package. Reinstall or remove it."
     )
 
 

@@ -418,7 +418,7 @@ def _cells(
     cells = list(itertools.islice(varied(), LARGEST_PLAN + 1))
     if len(cells) > LARGEST_PLAN:
         raise UsageError(
-            f"{suite.name} has more than {LARGEST_PLAN} cells here, which is out of range. Narrow "
+            f"{suite.name} has more than {LARGEST_PLAN} cells, which is out of range. Narrow "
             "it (--networks, --frameworks, --threads, --batch-sizes)."
         )
     if not cells:
@@ -481,8 +481,8 @@ def _bases(
             bases.append((cell._replace(task=task), framework, names))
     if not bases:
         raise UsageError(
-            "No row here has a mode for these networks on these devices. Name others (--networks, "
-            "--devices)."
+            "None of the selected rows has a mode for these networks on these devices. Name "
+            "others (--networks, --devices)."
         )
     return bases
 
@@ -569,7 +569,8 @@ def _check_tuning(
     _check_settings(words, rows, settings_of_cells if typed else None)
     if words == (tuning.EACH,) and not any(names for _, _, names in bases):
         raise UsageError(
-            "No row here has such settings. `dlbench list --settings` lists those of each row."
+            "None of the selected rows has such settings. `dlbench list --settings` lists those "
+            "of each row."
         )
     if words != (tuning.LAUNCH,):
         return
@@ -579,7 +580,8 @@ def _check_tuning(
     for cell, framework, _ in bases:
         missing.update(framework.launchable(cell.mode, cell.device))
     raise UsageError(
-        f"No launch setting can be tried here: {not_possible(missing) or 'none suits these rows'}."
+        "No launch setting can be tried on this machine: "
+        f"{not_possible(missing) or 'none suits these rows'}."
     )
 
 
@@ -606,7 +608,7 @@ def _check_settings(
             if len(names) > 1:
                 several = f"settings {' and '.join(names)} together"
             raise UsageError(
-                f"No cell here has the {several} (--tuning {word}). `dlbench list --settings` "
+                f"No selected cell has the {several} (--tuning {word}). `dlbench list --settings` "
                 "shows where each setting applies."
             )
         check_launch_settings(names)
@@ -788,8 +790,8 @@ def check_count(plan: Plan, confirmed: bool) -> None:
     """Raise UsageError for an unconfirmed plan of very many cells."""
     if len(plan.cells) > MOST_CELLS and not confirmed:
         raise UsageError(
-            f"{plan.suite} has {len(plan.cells)} cells here, more than {MOST_CELLS}. Narrow it "
-            "(--networks, --frameworks, --threads), or give --yes to measure them all."
+            f"{plan.suite} has {len(plan.cells)} cells on this machine, more than {MOST_CELLS}. "
+            "Narrow it (--networks, --frameworks, --threads), or give --yes to measure them all."
         )
 
 

@@ -167,8 +167,8 @@ def check_launch_settings(names: Iterable[str]) -> None:
         why = lacking(name)
         if why:
             raise UsageError(
-                f"The launch setting {name} is not possible here: {why}, or leave {name} out of "
-                "--tuning."
+                f"The launch setting {name} is not possible on this machine: {why}, or leave "
+                f"{name} out of --tuning."
             )
     for (name, one), (other, two) in itertools.combinations(chosen.items(), 2):
         both_set = sorted((one.variables.keys() & two.variables.keys()) - {PRELOAD})

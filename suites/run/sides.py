@@ -185,7 +185,7 @@ def _builds_of_side(plan: Plan, side: Side) -> list[Build]:
     for name in given:
         if name not in planned:
             raise UsageError(
-                f"An interpreter is given for {name}, which is not a row here "
+                f"An interpreter is given for {name}, which is not a selected row "
                 f"({', '.join(sorted(planned))}). Name it with --frameworks, or leave the "
                 "interpreter out."
             )

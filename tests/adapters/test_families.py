@@ -191,7 +191,7 @@ LSTM = {"vocabulary": 100, "embedding": 8, "hidden": 8, "layers": 1, "steps": 4}
             "feedforward",
             {**FCN, "hiden": [3]},
             "hiden",
-            "no such key here. Known keys: inputs, hidden, outputs",
+            "no such key. Known keys: inputs, hidden, outputs",
         ),
         ("feedforward", {**FCN, "hidden": [10**6, 10**6]}, "family", "parameters, more than"),
         ("elman", {}, "inputs", "missing. Add it, as in inputs = 2"),

@@ -240,7 +240,7 @@ def test_without_an_index_what_is_built_is_used_and_the_rest_is_said(tiny, monke
     offered = releases.releases_on_index(tiny, first="0.9", report=said.append)
     assert [release.version for release in offered] == ["1.0", "1.2"]
     assert offered[0].uploaded == date(2024, 1, 1)
-    assert "Only the releases that are built here are used: 1.0, 1.2." in said[0]
+    assert "Only the releases that are built already are used: 1.0, 1.2." in said[0]
     assert environment.size_of_releases(tiny) == (2, 3000)
 
 

@@ -261,6 +261,6 @@ def test_a_controller_that_is_away(
     assert jobs.state(handle) == ("running", "RUNNING")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
-        FrameworkEnvironmentError, match=r"^Slurm's sinfo was not found here[^\n]+$"
+        FrameworkEnvironmentError, match=r"^Slurm's sinfo was not found[^\n]+$"
     ):
         jobs.nodes(None, ())

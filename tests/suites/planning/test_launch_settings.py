@@ -82,7 +82,7 @@ def test_each_launch_setting_that_is_possible_comes_on_top_of_all_settings(insta
     [
         ("tuned+active_waiting+passive_waiting", "both set OMP_WAIT_POLICY"),
         ("tuned+nosuch", "No row has a setting 'nosuch'.*for any launch: keep_heap, jemalloc"),
-        ("installed+short_blocktime", "No cell here has the setting short_blocktime"),
+        ("installed+short_blocktime", "No selected cell has the setting short_blocktime"),
     ],
 )
 def test_what_cannot_be_in_force_is_refused(words, reported):
@@ -140,7 +140,8 @@ def test_memory_stays_in_huge_pages_too_but_not_under_another_allocator(installe
 
 def test_a_system_with_another_c_library_has_the_reason(musl):
     with pytest.raises(
-        UsageError, match=r"keep_heap is not possible here: it is for glibc's malloc.* is musl"
+        UsageError,
+        match=r"keep_heap is not possible on this machine: it is for glibc's malloc.* is musl",
     ):
         check_launch_settings(["keep_heap"])
 

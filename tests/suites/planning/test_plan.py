@@ -660,12 +660,15 @@ def test_words_that_mean_nothing_are_refused():
     for words, reported in (
         ("quick", "'quick' is not one of installed, tuned"),
         ("installed+nosuch", "No row has a setting 'nosuch'. There are torch: keep_heap"),
-        ("each", "No row here has such settings"),
+        ("each", "None of the selected rows has such settings"),
         (
             "tuned-channels_last",
-            r"No cell here has the setting channels_last \(--tuning tuned-channels_last\)",
+            r"No selected cell has the setting channels_last \(--tuning tuned-channels_last\)",
         ),
-        ("installed,tuned,installed+channels_last", "No cell here has the setting channels_last"),
+        (
+            "installed,tuned,installed+channels_last",
+            "No selected cell has the setting channels_last",
+        ),
     ):
         with pytest.raises(UsageError, match=reported):
             plan("tinygrad" if words == "each" else "torch", networks="fcn5", tuning=words)

@@ -225,7 +225,7 @@ def test_a_name_that_is_none_is_refused_with_those_there_are(words):
         (SMALL.replace("48", "0"), r"key batch_size: 0 is not a whole number"),
         (
             SMALL.replace("batch_size", "batchsize"),
-            r"key batchsize: there is no such key here. Did you mean 'batch_",
+            r"key batchsize: this table has no such key. Did you mean 'batch_",
         ),
         (
             SMALL.replace('"small"', '"fcn5"'),
