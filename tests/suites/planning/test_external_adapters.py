@@ -90,7 +90,7 @@ def test_an_installed_package_declares_its_adapter(tmp_path, monkeypatch, capsys
     for _ in range(2):  # the command registers more than once and says it once
         own.register_adapters(None)
     assert "mine" not in framework.catalogue()
-    assert "which is not a package here" in one_warning(capsys)
+    assert "which is not an installed package" in one_warning(capsys)
 
 
 # The package on the way to an adapter is a framework, and importing one takes seconds or fails.

@@ -73,7 +73,7 @@ def test_each_launch_setting_that_is_possible_comes_on_top_of_all_settings(insta
     # JAX has threads of its own, and a framework that computes nothing has no use for any.
     assert "tuned+jemalloc" in planned("jax", "launch")
     assert not any("waiting" in word for word in planned("jax", "launch"))
-    with pytest.raises(UsageError, match="No launch setting can be tried here"):
+    with pytest.raises(UsageError, match="No launch setting can be tried on this machine"):
         planned("null", "launch")
 
 
