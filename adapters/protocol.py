@@ -702,7 +702,7 @@ def write_outcome(directory: str, outcome: Outcome) -> None:
 
 
 def read_outcome(directory: str) -> Outcome:
-    """Read ``outcome.json``.
+    """Read ``outcome.json`` as it is: for tests of adapters. The host checks it (`outcomes`).
 
     Raises ProtocolError, or OSError where there is no such file (the guest crashed).
     """

@@ -37,18 +37,18 @@ class GateOptions(TwoSidesOptions):
         bool,
         flag(
             "--qualify",
-            "Test which slowdowns a gate of these cells finds on this machine; store nothing.",
+            "Test how small a slowdown a gate of these cells finds on this machine. Stores nothing.",
         ),
     ] = False
 
 
 @takes(GateOptions)
 def gate_command(given: GateOptions) -> None:
-    """Measure a suite against a baseline now, and fail if it is slower, broken or different.
+    """Measure a candidate against a baseline, and fail if it is slower, broken or different.
 
-    A pair is one launch of the baseline and one of the candidate, in random order. Each cell gets 6
-    to 40 pairs, no more than its verdict needs; its launches time more steps than a run of the
-    suite where that pays. Slower cells are profiled on both sides, and the operators that account
+    A pair is one launch of the baseline and one of the candidate, which take turns where they can.
+    A cell gets pairs until it has a verdict, 40 at most. Launches are longer than in a run of the
+    suite where that saves time. Slower cells are profiled on both sides, and the operators that account
     for the difference are named. The last line says "gate passed", "gate failed" or "gate
     undecided", and why.
 
@@ -62,8 +62,8 @@ def gate_command(given: GateOptions) -> None:
     - 6: undecided; a cell has too little evidence (0 with `--undecided pass`)
 
     `--qualify` measures identical code and a deliberate slowdown of 5 %, and reports for each cell
-    which slowdowns a gate finds here, how often and how soon. Exit code 0: all were found; 1:
-    identical code was called slower; 6: neither.
+    which slowdowns a gate finds on this machine, how often and how soon. Exit code 0: the slowdown
+    was found in every cell; 1: identical code was called slower; 6: neither.
 
     Examples:
 
@@ -71,7 +71,7 @@ def gate_command(given: GateOptions) -> None:
     - `dlbench gate nightly.toml --baseline-adapters origin/main --write comment.md --write
       junit.xml`
     - `dlbench gate quick --qualify --frameworks torch --networks lstm32 --budget 20m`  (what does
-      it find here?)
+      it find?)
     - `dlbench gate quick --baseline-adapters HEAD~1 --threads 1`
     """
     if given.qualify:

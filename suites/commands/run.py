@@ -133,7 +133,7 @@ def run_command(given: RunOptions) -> None:
     earlier = node.newest_run(given.store_file, plan.suite) if node is not None else None
     if earlier is not None and earlier.finished is not None:
         with delivery.opened(given.store_file, say, create=False):
-            say(f"The job of this node has finished already: run {earlier.id}.")
+            say(f"The job of this node has already finished: run {earlier.id}.")
         return
     unfinished = None
     if given.resume or earlier is not None:
@@ -260,7 +260,7 @@ def _show(store: "Store", run: "Run", schedule: "Schedule", as_json: bool, comma
     if left := schedule.launches_left():
         launches = counted(left, "launch", "launches")
         say(
-            f"The budget is spent with {launches} left, about {clock(schedule.seconds_left())} of "
+            f"The budget ran out with {launches} left, about {clock(schedule.seconds_left())} of "
             f"measuring. Resume: {command}"
         )
     records = store.records(run=run.id)

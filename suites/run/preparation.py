@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import filelock
 
@@ -60,13 +60,6 @@ def capacity(machine: Machine) -> Capacity:
 def new_seed() -> int:
     """Return a seed for the launching order. It is kept with the run."""
     return secrets.randbelow(2**31)
-
-
-def begin(plan: Plan, store: "Store", machine: Machine, *described: Any) -> Run:
-    """Store and return a new run of this plan. ``described`` as for `new_run`."""
-    run = new_run(plan, machine, *described)
-    store.begin_run(run)
-    return run
 
 
 def new_run(

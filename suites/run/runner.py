@@ -154,9 +154,11 @@ def _begin(
     described = profile.described or {}
     if not described and len(profile.sides) > 1:
         described = sides.describe_sides(profile.sides, sources)
-    return preparation.begin(
-        plan, store, machine, profile.purpose, described, profile.node(), profile.rule
+    run = preparation.new_run(
+        plan, machine, profile.purpose, described, profile.node(), profile.rule
     )
+    store.begin_run(run)
+    return run
 
 
 def _announce(plan: Plan, store: Store, machine: Machine, profile: RunProfile, run: Run) -> None:

@@ -260,7 +260,5 @@ def test_a_controller_that_is_away(
     slurm.start_controller()
     assert jobs.state(handle) == ("running", "RUNNING")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(
-        FrameworkEnvironmentError, match=r"^Slurm's sinfo was not found[^\n]+$"
-    ):
+    with pytest.raises(FrameworkEnvironmentError, match=r"^Slurm's sinfo was not found[^\n]+$"):
         jobs.nodes(None, ())
