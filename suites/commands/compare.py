@@ -503,7 +503,7 @@ def measure(
         left = schedule.launches_left()
         if left:
             say(
-                f"The budget is spent with about {counted(left // 2, 'pair')} left. Resume: "
+                f"The budget ran out with about {counted(left // 2, 'pair')} left. Resume: "
                 f"{resume_command()}"
             )
         comparison = report_of(store, run, rule)

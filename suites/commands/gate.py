@@ -35,10 +35,7 @@ class GateOptions(TwoSidesOptions):
     undecided: Annotated[str, undecided_option("fail")] = "fail"
     qualify: Annotated[
         bool,
-        flag(
-            "--qualify",
-            "Test how small a slowdown a gate of these cells finds on this machine. Stores nothing.",
-        ),
+        flag("--qualify", "Test how small a slowdown a gate of these cells finds. Stores nothing."),
     ] = False
 
 
@@ -48,8 +45,8 @@ def gate_command(given: GateOptions) -> None:
 
     A pair is one launch of the baseline and one of the candidate, which take turns where they can.
     A cell gets pairs until it has a verdict, 40 at most. Launches are longer than in a run of the
-    suite where that saves time. Slower cells are profiled on both sides, and the operators that account
-    for the difference are named. The last line says "gate passed", "gate failed" or "gate
+    suite where that saves time. Slower cells are profiled on both sides, and the operators that
+    account for the difference are named. The last line says "gate passed", "gate failed" or "gate
     undecided", and why.
 
     Exit codes:

@@ -176,7 +176,7 @@ def releases_command(given: ReleasesOptions) -> None:
         if left:
             launches = counted(left, "launch", "launches")
             say(
-                f"The budget is spent with {launches} left, about "
+                f"The budget ran out with {launches} left, about "
                 f"{clock(schedule.seconds_left())} of measuring. Resume: {resume_command()}"
             )
         results = Results.newest([store], run.id)

@@ -158,7 +158,7 @@ def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> Non
     assert "The budget of 1 s is short: the first look at every cell takes" in " ".join(
         done.stderr.split()
     )
-    assert "The budget is spent" in done.stderr
+    assert "The budget ran out" in done.stderr
     with Store.open(folder / "my.sqlite", create=False) as store:
         (stored,) = store.runs()
     assert stored.rule == {"magnitude": 0.04}

@@ -109,7 +109,7 @@ def test_jobs_that_were_killed_and_cancelled_are_submitted_again_and_resume_thei
     once_more = run_command(
         folder, "run", "mine.toml", "--seed", "7", "--store", STORE, "--node", node
     )
-    assert (once_more.returncode, "has finished already" in once_more.stderr) == (0, True), (
+    assert (once_more.returncode, "has already finished" in once_more.stderr) == (0, True), (
         once_more.stderr
     )
     assert measured(folder) == EVERY_LAUNCH
