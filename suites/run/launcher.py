@@ -762,7 +762,7 @@ def _observed_outcome(outcome: Outcome, monitor: LaunchMonitor) -> Outcome:
         )
     outcome = outcome._replace(outside=observation)
     if monitor.turns is None:
-        return outcome
+        return outcome._replace(starts_ns=[])
     return without_growth(without_pauses(outcome, monitor.turns.pauses))
 
 
