@@ -152,7 +152,7 @@ def _load_seconds(feeding: Feeding) -> float | None:
     return max(0.0, fed.cpu_seconds_per_step - resident.cpu_seconds_per_step)
 
 
-def _verdict(feeding: Feeding) -> str:
+def _cause(feeding: Feeding) -> str:
     """Return the cause that makes the step longer; empty where there is nothing to compare with."""
     pair = feeding.pair
     if pair is None:
@@ -342,7 +342,7 @@ def _pair_text(feeding: Feeding, pair: Pair) -> str:
     cell = feeding.cell.cell
     place = place_name(_resident(cell))
     name = f"{_work(cell)}: {row_name(cell)}, {_placement_text(cell)}, {place}"
-    return f"{name}: {times(pair.ratio)} the resident time ({_verdict(feeding)})"
+    return f"{name}: {times(pair.ratio)} the resident time ({_cause(feeding)})"
 
 
 # Tables.
@@ -414,7 +414,7 @@ def _columns(analysis: Feeds) -> tuple[Column[Feeding], ...]:
         ),
         Column("model_seconds", "model", _model_seconds),
         Column("load_cpu_seconds", "CPU s", _load_seconds),
-        Column("verdict", "verdict", _verdict),
+        Column("verdict", "verdict", _cause),
     )
 
 

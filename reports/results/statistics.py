@@ -40,7 +40,7 @@ PUBLISHED = "published value, no interval"
 SAMPLES_NOT_KEPT = "samples not kept, no interval"
 ENOUGH_LAUNCHES = 3
 """From this many launches on an interval covers launch-to-launch variation."""
-FEWEST_LAUNCHES = 2
+FEWEST_WITH_SPREAD = 2
 """With this many launches it does so where other cells contribute `FREEDOM_FOR_TWO`."""
 FREEDOM_FOR_TWO = 5
 """Degrees of freedom of other cells."""
@@ -344,7 +344,7 @@ def with_common_spread(summaries: Sequence[Summary]) -> list[Summary]:
     several = [
         summary
         for summary in summaries
-        if summary.launches >= FEWEST_LAUNCHES and summary.low is not None
+        if summary.launches >= FEWEST_WITH_SPREAD and summary.low is not None
     ]
     variances = [float(np.var(np.log(summary.launch_medians), ddof=1)) for summary in several]
     spread = common_spread(variances, [summary.launches - 1.0 for summary in several])

@@ -238,7 +238,11 @@ def size_of(plan: Plan) -> str:
 
 def kind_of_protocol(plan: Plan) -> str:
     """Return in a sentence how many launches cells get, and what their intervals then cover."""
-    from dlbench.reports.results.statistics import ENOUGH_LAUNCHES, FEWEST_LAUNCHES, FREEDOM_FOR_TWO
+    from dlbench.reports.results.statistics import (
+        ENOUGH_LAUNCHES,
+        FEWEST_WITH_SPREAD,
+        FREEDOM_FOR_TWO,
+    )
 
     if plan.interval:
         return (
@@ -252,7 +256,7 @@ def kind_of_protocol(plan: Plan) -> str:
             f"{counted(plan.launches, 'launch', 'launches')} per cell: ± covers the differences "
             "between launches."
         )
-    if plan.launches == FEWEST_LAUNCHES and len(plan.cells) >= FREEDOM_FOR_TWO:
+    if plan.launches == FEWEST_WITH_SPREAD and len(plan.cells) >= FREEDOM_FOR_TWO:
         return (
             f"{plan.launches} launches per cell: all cells together show how launches differ, and "
             "± covers that."

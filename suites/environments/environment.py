@@ -33,7 +33,7 @@ from .folders import MEGABYTE, downloads, exists, home, make_folder, write_whole
 from .interpreters import MANIFEST, Inspection, find_python, inspect
 from .packages import Draw
 
-Report = Callable[[str], None]
+Say = Callable[[str], None]
 _PATIENCE = 2.0  # seconds that removing waits for a build to end
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # the kernel's names and Debian's
 
@@ -137,7 +137,7 @@ def announce(framework: Framework) -> str:
 
 
 def build(
-    framework: Framework, report: Report = lambda line: None, draw: Draw = lambda line: None
+    framework: Framework, report: Say = lambda line: None, draw: Draw = lambda line: None
 ) -> Environment:
     """Build the framework's environment unless it is ready, and return it.
 
@@ -173,7 +173,7 @@ def build(
     return locate(framework)
 
 
-def _install(framework: Framework, directory: Path, report: Report, draw: Draw) -> None:
+def _install(framework: Framework, directory: Path, report: Say, draw: Draw) -> None:
     log = directory.with_name(directory.name + ".log")
     log.unlink(missing_ok=True)  # so that an earlier attempt's output is not taken for this one's
     kept = make_folder(downloads(directory))
@@ -419,7 +419,7 @@ def external_source(build: Build) -> Source:
 
 
 def prepare_sources(
-    builds: Iterable[Build], report: Report, build_missing: bool = True
+    builds: Iterable[Build], report: Say, build_missing: bool = True
 ) -> dict[str, Source]:
     """Return a source for every build, by row name, building environments that are missing.
 

@@ -35,7 +35,7 @@ from ..errors import FrameworkEnvironmentError, IndexUnreachableError, UsageErro
 from ..planning.framework import Framework, row_of_package
 from ..planning.values import Build
 from . import environment, index, packages
-from .environment import Report, Source, State, external_source
+from .environment import Say, Source, State, external_source
 from .folders import home, make_folder, write_whole, written
 from .index import Wheel
 from .interpreters import pythons_at_hand
@@ -127,7 +127,7 @@ def releases_on_index(
     last: str | None = None,
     every: str = "all",
     pre: bool = False,
-    report: Report = say,
+    report: Say = say,
 ) -> list[Release]:
     """Return the releases that the index has wheels of, oldest first, from ``first`` to ``last``.
 
@@ -320,7 +320,7 @@ def _without_remedy() -> Iterator[None]:
 
 @_without_remedy()
 def source_of(
-    framework: Framework, release: Release, step: Framework | None = None, report: Report = say
+    framework: Framework, release: Release, step: Framework | None = None, report: Say = say
 ) -> Source:
     """Return the source of a release's row, after building its environment if needed.
 
@@ -337,7 +337,7 @@ def sources(
     framework: Framework,
     releases: Sequence[Release],
     step: Framework | None = None,
-    report: Report = say,
+    report: Say = say,
     build_missing: bool = True,
 ) -> list[Source]:
     """Return the sources of the releases' rows, in their order, after building what is missing.
@@ -394,7 +394,7 @@ def _nothing_built(framework: Framework, reason: str, by_choice: bool) -> Framew
     return FrameworkEnvironmentError(f"No release of {framework.title} could be built. {reason}")
 
 
-def _announce(framework: Framework, missing: Sequence[Framework], report: Report) -> None:
+def _announce(framework: Framework, missing: Sequence[Framework], report: Say) -> None:
     """Report the size of the downloads and the disk space that they take.
 
     Raises FrameworkEnvironmentError where there is less.

@@ -147,7 +147,7 @@ class Slurm:
             with contextlib.redirect_stderr(io.StringIO()):  # the exception has it, too
                 return executor.submit(os.execvp, "env", ["env", *command]).job_id
         except RuntimeError as error:  # submitit's own errors too
-            text = f"Slurm refused the job on {node}: {_last_line(str(error))}."
+            text = f"Slurm refused the job on {node}: {_without_program_name(str(error))}."
             if any(sign in text for sign in _NO_ANSWER):
                 raise FrameworkEnvironmentError(text) from error
             raise UsageError(
@@ -321,12 +321,13 @@ def ask(*words: str) -> str:
         ) from error
     if done.returncode != 0:
         raise FrameworkEnvironmentError(
-            _last_line(done.stderr) or f"{words[0]} failed with exit code {done.returncode}"
+            _without_program_name(done.stderr)
+            or f"{words[0]} failed with exit code {done.returncode}"
         )
     return done.stdout
 
 
-def _last_line(complaint: str) -> str:
+def _without_program_name(complaint: str) -> str:
     """Return the last line of a program's complaint, without the program's name before it."""
     last = ""
     for line in complaint.splitlines():

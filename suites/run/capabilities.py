@@ -23,7 +23,7 @@ from dlbench.reports.results.thread_evidence import threads_seen
 
 from ..environments import folders
 from ..environments.digests import add_variables, code_digest
-from ..environments.environment import Report, Source
+from ..environments.environment import Say, Source
 from ..environments.folders import write_whole
 from ..errors import DlbenchError, Interrupted
 from ..planning import devices, networks
@@ -116,7 +116,7 @@ def machine_key(machine: Machine) -> str:
 
 
 def threads_by_default(
-    plan: Plan, sources: dict[str, Source], where: str, launcher: Launcher, report: Report
+    plan: Plan, sources: dict[str, Source], where: str, launcher: Launcher, report: Say
 ) -> dict[tuple[str, str, str], int]:
     """Return the default thread counts by framework, mode and tuning of the cells on the CPU.
 
@@ -176,12 +176,7 @@ _KEPT = TypeAdapter(tuple[str, Capabilities])
 
 
 def probe(
-    framework: Framework,
-    source: Source,
-    machine: str,
-    cpus: int,
-    launcher: Launcher,
-    report: Report,
+    framework: Framework, source: Source, machine: str, cpus: int, launcher: Launcher, report: Say
 ) -> Capabilities:
     """Return the capabilities of the framework's default mode.
 

@@ -25,7 +25,7 @@ from dlbench.adapters.protocol import FED, Cell
 from dlbench.hardware_probe import Machine
 
 from ..environments import folders
-from ..environments.environment import Report
+from ..environments.environment import Say
 from ..planning.plan import Plan, too_large
 from .preparation import network_digest
 
@@ -59,7 +59,7 @@ def remove() -> None:
         shutil.rmtree(folder())
 
 
-def prepare_weights(plan: Plan, machine: Machine, report: Report) -> Callable[[Cell], Path | None]:
+def prepare_weights(plan: Plan, machine: Machine, report: Say) -> Callable[[Cell], Path | None]:
     """Make or check the files of large weights, and return a look-up of each cell's folder."""
 
     def make(network: Network) -> Path | None:
@@ -68,9 +68,7 @@ def prepare_weights(plan: Plan, machine: Machine, report: Report) -> Callable[[C
     return _prepare_each(plan, machine, plan.network_of, make)
 
 
-def prepare_feeds(
-    plan: Plan, machine: Machine, report: Report
-) -> Callable[[Cell], FeedFiles | None]:
+def prepare_feeds(plan: Plan, machine: Machine, report: Say) -> Callable[[Cell], FeedFiles | None]:
     """Make or check the files of mini-batches, and return a look-up of each cell's."""
 
     def key(cell: Cell) -> tuple[Network, int] | None:
@@ -110,7 +108,7 @@ def _prepare_each(
     return files_of
 
 
-def checked_weights(network: Network, report: Report) -> Path | None:
+def checked_weights(network: Network, report: Say) -> Path | None:
     """Return the folder of a network's large weights with the right numbers in its files.
 
     None if it has no large weight.
@@ -132,7 +130,7 @@ def _parts(array: np.ndarray) -> Iterable[bytes]:
     return (part.tobytes() for part in np.array_split(array.ravel(), 64))
 
 
-def checked_feeds(network: Network, batch_size: int, report: Report) -> FeedFiles | None:
+def checked_feeds(network: Network, batch_size: int, report: Say) -> FeedFiles | None:
     """Return the files with the right mini-batches in them.
 
     None, with a report, if they cannot be written.
@@ -164,7 +162,7 @@ def _check_files(
     size: int,
     files: Callable[[Path], Iterable[tuple[Path, Parts]]],
     otherwise: str,
-    report: Report,
+    report: Say,
 ) -> Path | None:
     """Return the folder of a network's files with these parts, which are made or checked.
 

@@ -29,7 +29,7 @@ from dlbench.reports.results.naming import counted
 from dlbench.reports.results.record import Run
 
 from ..environments import environment, folders
-from ..environments.environment import Report
+from ..environments.environment import Say
 from ..errors import UsageError
 from ..planning import networks
 from ..planning.plan import Plan, too_large
@@ -101,7 +101,7 @@ def new_run(
     )
 
 
-def ensure_ceilings(plan: Plan, store: "Store", machine: Machine, report: Report) -> None:
+def ensure_ceilings(plan: Plan, store: "Store", machine: Machine, report: Say) -> None:
     """Measure this machine's ceilings for the plan's thread counts that the store lacks."""
     cpus = machine.cpu.effective_cpus
     on_cpu = {cell.all_threads or cpus for cell in plan.cells if cell.on_cpu}
@@ -236,9 +236,7 @@ def parts(network: Network, batch_size: int, world_size: int) -> int:
     return world_size if network.family.normalises and batch_size % world_size == 0 else 1
 
 
-def fitting(
-    wanted: ReferenceKey, on_cpu: bool, report: Report, threads: int = 1
-) -> Reference | None:
+def fitting(wanted: ReferenceKey, on_cpu: bool, report: Say, threads: int = 1) -> Reference | None:
     """Return the reference for cells with these steps, computing one if that is worthwhile.
 
     GPUs have large mini-batches: for them, an existing reference of a smaller mini-batch is
@@ -332,7 +330,7 @@ def stem_of(wanted: ReferenceKey) -> str:
     return f"{stem}-fed" if fed else stem
 
 
-def ensure(wanted: ReferenceKey, report: Report, threads: int = 1) -> Path | None:
+def ensure(wanted: ReferenceKey, report: Say, threads: int = 1) -> Path | None:
     """Return the reference, computing it by a launch of the adapter `reference` if it is missing.
 
     None, with a report, when it could not be computed: parity is then unchecked for these cells,
@@ -375,7 +373,7 @@ def ensure(wanted: ReferenceKey, report: Report, threads: int = 1) -> Path | Non
 
 
 def prepare_references(
-    plan: Plan, machine: Machine, report: Report
+    plan: Plan, machine: Machine, report: Say
 ) -> Callable[[Cell], Reference | None]:
     """Return a look-up of each cell's parity reference, computing those that are missing.
 

@@ -102,7 +102,7 @@ def limited(cpus: float) -> Iterator[ControlGroup | None]:
     if not cpus:
         yield None
         return
-    parents = groups_of_launches()
+    parents = parents_of_launch_groups()
     if isinstance(parents, str):
         raise NoQuotaError(parents)
     remove_left()
@@ -123,7 +123,7 @@ def notes(cells: Iterable[Cell], machine: Machine) -> list[str]:
     limited_cells = [cell for cell in cells if cell.cpu_quota]
     if not limited_cells:
         return []
-    parents = groups_of_launches()
+    parents = parents_of_launch_groups()
     if isinstance(parents, str):
         count = counted(len(limited_cells), "cell")
         return [f"{count} with a CPU quota will not be launched: {parents}."]
@@ -141,7 +141,7 @@ def notes(cells: Iterable[Cell], machine: Machine) -> list[str]:
 
 
 @cache
-def groups_of_launches() -> tuple[Path, ...] | str:
+def parents_of_launch_groups() -> tuple[Path, ...] | str:
     """Return the parents of launches' groups, the one that takes the quota first.
 
     If there can be no group, return the reason.

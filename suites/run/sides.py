@@ -22,7 +22,7 @@ from dlbench.reports.results.verdict import Rule, chosen
 from ..environments import environment, folders
 from ..environments.commits import digest_of, git
 from ..environments.digests import adapter_digest
-from ..environments.environment import Report, Source
+from ..environments.environment import Say, Source
 from ..environments.interpreters import inspect
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning import own as own_files
@@ -206,7 +206,7 @@ def _builds_of_side(plan: Plan, side: Side) -> list[Build]:
     return builds
 
 
-def prepare(plan: Plan, sides: Sequence[Side], report: Report, build_missing: bool) -> Sources:
+def prepare(plan: Plan, sides: Sequence[Side], report: Say, build_missing: bool) -> Sources:
     """Return every row's interpreter on each side.
 
     Raises FrameworkEnvironmentError for an interpreter the user named and got wrong and where not

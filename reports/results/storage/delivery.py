@@ -33,7 +33,7 @@ _SAME = {
 }
 """Columns in which two rows of a run differ: no launch is made twice in one microsecond."""
 
-Report = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 def _no_progress(done: int, total: int) -> None:
@@ -174,7 +174,7 @@ def local_or(target: str) -> str:
 
 @contextlib.contextmanager
 def opened(
-    target: str, report: Report, create: bool = True, unfinished: Run | None = None
+    target: str, report: Say, create: bool = True, unfinished: Run | None = None
 ) -> Iterator[Store]:
     """Open the store that a run writes to; first deliver earlier records that its server lacks.
 
@@ -210,7 +210,7 @@ class DeliveringStore(Store):
         local: Store,
         open_server: Callable[[], Store],
         target: str,
-        report: Report,
+        report: Say,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(local.engine, servers.public(servers.parsed(target)))

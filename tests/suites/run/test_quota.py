@@ -52,7 +52,7 @@ ENTER = (
 @pytest.fixture
 def places() -> tuple[Path, ...]:
     """Return the groups in which those of launches are made here."""
-    parents = quota.groups_of_launches()
+    parents = quota.parents_of_launch_groups()
     if isinstance(parents, str):
         pytest.skip(parents)
     return parents
@@ -265,7 +265,7 @@ def test_without_permission_a_cell_is_skipped_with_reason_and_remedy(
 ) -> None:
     monkeypatch.setattr(
         quota,
-        "groups_of_launches",
+        "parents_of_launch_groups",
         lambda: "no control group can be made on this machine; run dlbench as root",
     )
     launched = launch_process(null_order(tmp_path, cpu_quota=0.5))
@@ -298,11 +298,11 @@ def test_groups_of_version_2_are_made_where_the_controller_is_handed_on(
         (folder / PROCESSES).write_text("1\n")
         (folder / "cgroup.type").write_text("domain\n")
     monkeypatch.setattr(quota, "directories", lambda root, controller: [own, around])
-    assert quota.groups_of_launches.__wrapped__() == (around,)
+    assert quota.parents_of_launch_groups.__wrapped__() == (around,)
     # The root group, which has no type, may delegate the controller in spite of its processes.
     (around / "cgroup.subtree_control").write_text("")
     (around / "cgroup.type").unlink()
-    assert quota.groups_of_launches.__wrapped__() == (around,)
+    assert quota.parents_of_launch_groups.__wrapped__() == (around,)
     assert (around / "cgroup.subtree_control").read_text() == "+cpu"
     group = quota.ControlGroup((around,))
     group.limit(0.5)
