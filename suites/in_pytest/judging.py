@@ -343,7 +343,11 @@ def _judge(
 def _remedies(
     judgements: Sequence[tuple[str, Judgement]], candidates: Sequence[Candidate]
 ) -> list[str]:
-    """Return how to get a verdict where plain benchmarks have too few processes on a side."""
+    """Return what to do next.
+
+    That is how to get a verdict where plain benchmarks have too few processes on a side, and how to
+    find the operators of slower ones.
+    """
     plain = {candidate.name for candidate in candidates if isinstance(candidate.key, str)}
     now: list[int] = []
     before: list[int] = []
@@ -365,7 +369,29 @@ def _remedies(
             f"{_processes(max(before))} in the baseline: no verdict; `--dlbench-processes "
             f"{ENOUGH_PROCESSES} --dlbench-save=FILE` saves enough."
         )
+    slower = {name for name, judgement in judgements if judgement.verdict is Verdict.REGRESSION}
+    if slower:
+        remedies.append(_how_to_find_operators(slower, candidates))
     return remedies
+
+
+def _how_to_find_operators(slower: set[str], candidates: Sequence[Candidate]) -> str:
+    """Return the command that names the operators which got slower.
+
+    A session has the times of the baseline, and not the baseline itself, which a profiler needs.
+    """
+    cells = [
+        candidate.key
+        for candidate in candidates
+        if candidate.name in slower and isinstance(candidate.key, Cell)
+    ]
+    if cells:
+        names = f"{cells[0].framework}/{cells[0].network}"
+        return f"Which operator got slower: `dlbench explain {names} --against RELEASE|PYTHON`."
+    return (
+        "Which operator got slower: move the call into a step (`dlbench new step FILE`), then "
+        "`dlbench explain NAME --step FILE --against PYTHON`."
+    )
 
 
 def _processes(count: int) -> str:

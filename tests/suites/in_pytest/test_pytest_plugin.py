@@ -342,6 +342,8 @@ def test_only_a_regression_fails_the_session(
     given = "--dlbench-launches", launches, "--dlbench-baseline", baseline, *more
     result = session(*given, suite=slower(pytester, factor))
     assert result.ret == code
+    hint = "Which operator got slower: `dlbench explain null/fcn5 --against RELEASE|PYTHON`."
+    assert (hint in result.stdout.str()) == (verdict == "REGRESSION")
     result.assert_outcomes(passed=2)
     said_of_each = [f"{verdict}  dlbench*-cpu-{threads}?: {said}" for threads in (1, 2)]
     result.stdout.fnmatch_lines(
