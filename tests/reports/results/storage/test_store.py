@@ -26,6 +26,7 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
 from dlbench.reports.results.disturbance import contended
 from dlbench.reports.results.errors import StoreError
+from dlbench.reports.results.judged import JUDGED
 from dlbench.reports.results.record import GATE, HISTORY_PAIRS, Record, last_attempts
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.storage import queries, schema
@@ -335,6 +336,22 @@ def test_nights_are_those_of_the_last_attempts(kept: list[Record]) -> None:
         assert row.log_variance == pytest.approx(variance, abs=1e-12, nan_ok=True)
         assert (row.environment, row.machine) == ("abc123", make.MACHINE)
     assert list(nights["started"]) == sorted(nights["started"])
+
+
+@pytest.mark.parametrize(("quantity", "counting"), [("first_step", 1), ("memory", 2)])
+def test_disturbed_launches_count_for_no_time_of_a_night_but_for_its_memory(
+    quantity: str, counting: int
+) -> None:
+    quiet, disturbed = launch(0.1), launch(0.1, stolen=True, launch=1)
+    assert [contended(record, None) for record in (quiet, disturbed)] == [False, True]
+    with empty_store() as store:
+        store.append(quiet)
+        store.append(disturbed)
+        (night,) = store.nights(judged=JUDGED[quantity]).itertuples()
+    value = JUDGED[quantity].value(quiet.outcome)
+    assert value is not None
+    assert (night.launches, night.contended_launches) == (counting, 2 - counting)
+    assert night.log_mean == pytest.approx(math.log(value))
 
 
 def test_a_small_variance_is_not_lost_in_the_squares() -> None:
