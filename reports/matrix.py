@@ -239,7 +239,7 @@ _DEVICE_EVIDENCE = (
 _MEMORY_EVIDENCE = ("faults", "fewest", "most", "share")
 
 
-def _columns(matrix: Matrix) -> tuple[Column[CellResult], ...]:
+def _data_columns(matrix: Matrix) -> tuple[Column[CellResult], ...]:
     def itself(cell: CellResult) -> CellResult:
         return cell
 
@@ -296,12 +296,12 @@ def _costs(cell: CellResult) -> dict[str, dict[str, float | None] | None]:
 
 def matrix_cells(matrix: Matrix) -> list[dict[str, Any]]:
     """Return the cells as plain JSON types, in the order of the table: groups, rows, columns."""
-    return objects(_columns(matrix), matrix.cells.values())
+    return objects(_data_columns(matrix), matrix.cells.values())
 
 
 def matrix_rows(matrix: Matrix) -> Rows:
     """Return a line for each cell, those without a number included."""
-    return csv_rows(_columns(matrix), matrix.cells.values())
+    return csv_rows(_data_columns(matrix), matrix.cells.values())
 
 
 def cell_attributes(cell: CellResult, *names: str) -> dict[str, Any]:
