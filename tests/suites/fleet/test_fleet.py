@@ -129,13 +129,13 @@ def test_jobs_that_were_killed_and_cancelled_are_submitted_again_and_resume_thei
         ),
         (("run", "mine.toml", "--on", "local", "--nodelist", "n1"), "There is no node 'n1'"),
         (("run", "mine.toml", "--on", "local", "--fleet", "x"), "Give it together with --resume"),
-        (("run", "mine.toml", "--resume"), "No fleet of mine.toml was submitted from here"),
+        (("run", "mine.toml", "--resume"), "No fleet of mine.toml was submitted from this folder"),
         (("run", "mine.toml", "--resume", "--nodes", "2"), "are not for --resume"),
         (
             ("run", "mine.toml", "--store", "postgresql://me:hunter2@host/db"),
             "A password in --store",
         ),
-        (("status", "nonesuch"), "No fleet was submitted from here"),
+        (("status", "nonesuch"), "No fleet was submitted from this folder"),
     ],
 )
 def test_what_is_refused_in_one_line(tmp_path: Path, words: tuple[str, ...], message: str) -> None:

@@ -74,7 +74,11 @@ def test_words_mean_devices_of_this_machine(source, words, names):
         (LOST, "cuda:1", ["cuda:1 does not answer", "GPU is lost"]),
         (NO_GPU, "cuda:0", ["finds no GPU", "There is: cpu"]),
         (NO_DRIVER, "cpu,cuda:all", ["NVML Shared Library Not Found", "There is: cpu"]),
-        (NO_DRIVER, "gpus", ["gpus means no device here", "NVML Shared Library Not Found"]),
+        (
+            NO_DRIVER,
+            "gpus",
+            ["gpus means no device of this machine", "NVML Shared Library Not Found"],
+        ),
     ],
 )
 def test_what_means_none_is_refused_with_what_there_is(source, words, parts):

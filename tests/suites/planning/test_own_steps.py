@@ -479,7 +479,7 @@ def test_a_run_is_not_resumed_with_another_file(folder):
         ),
         (
             ["--step", "train_step.py", "--python", "null=/usr/bin/python3"],
-            "for a row that is not here",
+            "for a row that was not selected",
         ),
         (
             ["--step", "train_step.py", "--batch-sizes", "8"],

@@ -566,7 +566,8 @@ def keep_launches(**chosen):
         1,
     )
     with Store.open("dlbench.sqlite") as store:
-        run = preparation.begin(plan, store, machine)
+        run = preparation.new_run(plan, machine)
+        store.begin_run(run)
         for cell in plan.cells:
             store.append(
                 Record(

@@ -21,6 +21,13 @@ from dlbench.suites.run import preparation, resume
 HERE, THERE = SimpleNamespace(fingerprint="here"), SimpleNamespace(fingerprint="there")
 
 
+def begin(plan, store, machine):
+    """Store and return a new run of a plan."""
+    run = preparation.new_run(plan, machine)
+    store.begin_run(run)
+    return run
+
+
 @pytest.fixture
 def store():
     with Store.open("sqlite://") as opened:
@@ -43,7 +50,7 @@ CHOICES = [
 @pytest.mark.parametrize("chosen", CHOICES)
 def test_the_same_command_goes_on_with_its_run(store, chosen):
     begun = plan_of(seed=11, **chosen)
-    run = preparation.begin(begun, store, HERE)
+    run = begin(begun, store, HERE)
     resumed, continued = resume.resume(
         plan_of(seed=99, **chosen), store, HERE, SuiteOverrides(**chosen)
     )
@@ -63,7 +70,7 @@ def test_the_same_command_goes_on_with_its_run(store, chosen):
     ],
 )
 def test_another_command_is_refused_with_what_differs(store, now, words):
-    run = preparation.begin(plan_of(), store, HERE)
+    run = begin(plan_of(), store, HERE)
     with pytest.raises(UsageError) as caught:
         resume.resume(plan_of(**now), store, HERE, SuiteOverrides(**now))
     assert f"The unfinished run {run.id} is not the one asked for now: " in str(caught.value)
@@ -75,7 +82,7 @@ def test_another_command_is_refused_with_what_differs(store, now, words):
     "more", [{"launches": "3"}, {"launches": "2-9", "interval": "fastest"}, {"interval": "5%"}]
 )
 def test_more_launches_go_on_with_a_run_that_is_finished_or_not(store, finished, more):
-    run = preparation.begin(plan_of(seed=11), store, HERE)
+    run = begin(plan_of(seed=11), store, HERE)
     if finished:
         store.finish_run(run.id, run.started)
     plan, extended = resume.resume(plan_of(seed=99, **more), store, HERE, SuiteOverrides(**more))
@@ -96,9 +103,9 @@ def test_more_launches_go_on_with_a_run_that_is_finished_or_not(store, finished,
 
 
 def test_an_unfinished_run_of_the_same_command_comes_before_a_longer_one(store):
-    shorter = preparation.begin(plan_of(launches="1", seed=1), store, HERE)
+    shorter = begin(plan_of(launches="1", seed=1), store, HERE)
     store.finish_run(shorter.id, shorter.started)
-    same = preparation.begin(plan_of(seed=2), store, HERE)
+    same = begin(plan_of(seed=2), store, HERE)
     assert resume.resume(plan_of(), store, HERE, SuiteOverrides())[1].id == same.id
     store.finish_run(same.id, same.started)
     with pytest.raises(UsageError, match="no unfinished run"):
@@ -106,17 +113,17 @@ def test_an_unfinished_run_of_the_same_command_comes_before_a_longer_one(store):
 
 
 def test_the_newest_unfinished_run_of_the_suite_on_this_machine_is_resumed(store):
-    preparation.begin(plan_of(seed=1), store, HERE)
-    newest = preparation.begin(plan_of(seed=2), store, HERE)
-    finished = preparation.begin(plan_of(seed=3), store, HERE)
+    begin(plan_of(seed=1), store, HERE)
+    newest = begin(plan_of(seed=2), store, HERE)
+    finished = begin(plan_of(seed=3), store, HERE)
     store.finish_run(finished.id, finished.started)
-    preparation.begin(plan_of(seed=4), store, THERE)
+    begin(plan_of(seed=4), store, THERE)
     assert resume.resume(plan_of(), store, HERE, SuiteOverrides())[1].id == newest.id
 
 
 def test_a_build_is_needed_again_and_taken_from_what_is_typed_now(store):
     build = values.build("mine:null=/opt/mine/bin/python")
-    preparation.begin(plan_of(frameworks="mine", builds=(build,)), store, HERE)
+    begin(plan_of(frameworks="mine", builds=(build,)), store, HERE)
     with pytest.raises(UsageError, match="Give its --python again"):
         resume.resume(plan_of(), store, HERE, SuiteOverrides())
     moved = values.build("mine:null=/opt/moved/bin/python")
@@ -129,7 +136,7 @@ def test_a_run_that_is_being_carried_out_is_not_resumed_by_a_second_process(
     store, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
-    run = preparation.begin(plan_of(), store, HERE)
+    run = begin(plan_of(), store, HERE)
     with (
         preparation.exclusive(run),
         pytest.raises(UsageError, match="in progress in another"),
@@ -142,7 +149,7 @@ def test_a_run_that_is_being_carried_out_is_not_resumed_by_a_second_process(
 
 def test_a_run_is_not_resumed_with_another_build_or_other_settings_than_it_was_begun_with(store):
     plan = plan_of(frameworks="null")
-    run = preparation.begin(plan, store, HERE)
+    run = begin(plan, store, HERE)
     here = digests.build_digest(environment.look_into(plan.rows[0].build, Path(sys.executable)))
     now = list(plan.tunable(plan.cells[0]))
 
