@@ -622,6 +622,12 @@ def outcome_from_dict(data: Dict[str, Any]) -> Outcome:
     return outcome
 
 
+def profile_from_dict(data: Dict[str, Any]) -> Profile:
+    """Read a profile back from ``to_dict``; raises ProtocolError where it does not fit."""
+    profile: Profile = _build(Profile, data, "profile")
+    return profile
+
+
 def write_json(path: str, content: Any) -> None:
     """Write JSON so that a reader sees the old file or the whole new one, never a part."""
     partial = path + ".part"

@@ -8,15 +8,12 @@ framework's allocator there, and after the timed steps the device's ceilings (``
 and a short profile. None of this happens on the CPU.
 """
 
-import math
-import os
-import time
 from typing import Any, Callable, List, Optional, Tuple
 
 from ..base import Adapter
-from ..libraries import gpus, profiles
+from ..libraries import gpus
 from ..protocol import PROFILE, DeviceEvidence, Launch, Outcome, Profile
-from . import timing
+from . import profiling, timing
 from .contract import ask
 from .parity import Host
 
@@ -25,20 +22,6 @@ from .parity import Host
 SENTINEL_SIZE = 8192
 #: Steps of the profile that shows how long the device was busy: few, since their traces are long.
 PROFILED_STEPS = 3
-#: A profiler keeps every call of every operator until its end.
-MOST_PROFILED_STEPS = 500
-PROFILED_PARTS = 6
-#: Seconds of a part with its reading, about, and those after which no further part begins.
-PART_SECONDS = 1.5
-PROFILE_PATIENCE = 20.0
-_TRIALS = 2
-#: Set where freed memory stays with the process.
-KEEP_FREED = "MALLOC_TRIM_THRESHOLD_"
-_BLOCKS = 800
-_BLOCK_BYTES = 65536
-_PAGE_BYTES = 4096
-#: Python takes smaller objects from arenas of its own.
-_BETWEEN_BYTES = 600
 
 
 class Watch:
@@ -114,59 +97,24 @@ def gemm_rate(adapter: Adapter, on_cpu: bool, size: int) -> Optional[float]:
         return None
 
 
-def room_in_the_heap() -> List[bytearray]:
-    """Leave free blocks in the heap for a profiler's notes; return what keeps them apart.
-
-    Without them its notes lie where tensors were freed, and tensors get new pages: 20 to 1,000 page
-    faults a step in PyTorch where steps without the profiler had none, which took 1.6 times as long
-    in a product.
-    """
-    blocks = []
-    between = []
-    for _ in range(_BLOCKS):
-        block = bytearray(_BLOCK_BYTES)
-        block[::_PAGE_BYTES] = b"x" * len(block[::_PAGE_BYTES])  # so that its pages are there
-        blocks.append(block)
-        between.append(bytearray(_BETWEEN_BYTES))
-    return between
-
-
 def _take_profile(
     outcome: Outcome, launch: Launch, adapter: Adapter, host: Host
 ) -> Optional[Profile]:
-    """Return the profile of the launch's steps, None where the framework has no profiler.
+    """Return the profile of the launch's steps, None where the framework has no profiler."""
 
-    In turns with another launch the steps are profiled in several parts, which alternate: under a
-    profiler one launch after the other deviated by 15 %. The first two parts have few steps, and do
-    not count: they show how many the others may have, since a trace of a step of many thousand
-    operators takes seconds to read.
-    """
+    def take(steps: int) -> Optional[Profile]:
+        profile: Optional[Profile] = ask(adapter, "profile", steps)
+        return profile
+
+    def wait_for_turn() -> None:
+        if launch.in_turns:
+            host.mark(PROFILE)
+
     least = launch.profiled_steps or PROFILED_STEPS
     seconds = outcome.median_seconds()
     if not launch.profiled_seconds or not seconds:
-        return ask(adapter, "profile", least)
-    wanted = max(least, math.ceil(launch.profiled_seconds / seconds))
-    most = min(MOST_PROFILED_STEPS, wanted) // PROFILED_PARTS
-    steps = max(1, least // PROFILED_PARTS)
-    deadline = time.monotonic() + PROFILE_PATIENCE
-    parts: List[Profile] = []
-    kept = []
-    for part in range(_TRIALS + PROFILED_PARTS):
-        if parts and time.monotonic() > deadline:
-            break
-        if KEEP_FREED in os.environ:
-            kept.append(room_in_the_heap())
-        if launch.in_turns:
-            host.mark(PROFILE)
-        began = time.monotonic()
-        profile = ask(adapter, "profile", steps)
-        if profile is None:
-            return None
-        parts.append(profile)
-        if part == _TRIALS - 1:
-            took = time.monotonic() - began
-            steps = max(1, min(most, int(steps * PART_SECONDS / took)))
-    return profiles.undisturbed(parts[_TRIALS:] or parts)
+        return take(least)
+    return profiling.take_in_parts(take, wait_for_turn, seconds, launch.profiled_seconds, least)
 
 
 def with_profile(outcome: Outcome, launch: Launch, adapter: Adapter, host: Host) -> Outcome:

@@ -217,14 +217,7 @@ def step_difference(cell: Cell, records: Sequence[Record]) -> StepDifference:
         if before.profile and after is not None and after.profile:
             baseline.append(before)
             candidate.append(after)
-    if not baseline:
-        return StepDifference(cell, problem="no pair of launches was profiled on both sides")
-    before_profiler = _profile(baseline[-1]).profiler
-    after_profiler = _profile(candidate[-1]).profiler
-    if before_profiler != after_profiler:
-        words = f"the baseline has {before_profiler}, the candidate {after_profiler}"
-        return StepDifference(cell, problem=f"the sides have different profilers: {words}")
-    return _compare(cell, baseline, candidate)
+    return compare_profiled(cell, baseline, candidate)
 
 
 def _why_without_profile(side: str, outcomes: Sequence[Outcome]) -> str:
@@ -242,10 +235,17 @@ def _profile(outcome: Outcome) -> Profile:
     return outcome.profile
 
 
-def _compare(
+def compare_profiled(
     cell: Cell, baseline: Sequence[Outcome], candidate: Sequence[Outcome]
 ) -> StepDifference:
-    """Return the difference by the outcomes of pairs: those of the same index are a pair."""
+    """Return the difference by profiled outcomes: those of the same index are a pair."""
+    if not baseline:
+        return StepDifference(cell, problem="no pair of launches was profiled on both sides")
+    before_profiler = _profile(baseline[-1]).profiler
+    after_profiler = _profile(candidate[-1]).profiler
+    if before_profiler != after_profiler:
+        words = f"the baseline has {before_profiler}, the candidate {after_profiler}"
+        return StepDifference(cell, problem=f"the sides have different profilers: {words}")
     before = [_profile(outcome) for outcome in baseline]
     after = [_profile(outcome) for outcome in candidate]
     steps_before = [profile.step_seconds for profile in before]

@@ -200,6 +200,11 @@ class Judged:
         return outcome_of(counts, "benchmark")
 
     @property
+    def slower(self) -> list[str]:
+        """The benchmarks that got slower."""
+        return [name for name, judged in self.judgements if judged.verdict is Verdict.REGRESSION]
+
+    @property
     def lines(self) -> list[tuple[str, bool]]:
         """The lines to show, and whether in red."""
         order = list(Verdict)
@@ -247,7 +252,8 @@ def judge_all(
     known = {candidate.key for candidate in candidates}
     added = tuple(candidate.name for candidate in candidates if candidate.name not in judged)
     gone = tuple(name for name in baselines.names if name not in known and not left_out(name))
-    return Judged(judgements, added, gone, (*baselines.notes, *_remedies(judgements, candidates)))
+    remedies = _remedies(judgements, candidates, in_turns)
+    return Judged(judgements, added, gone, (*baselines.notes, *remedies))
 
 
 def sentence_of(judgement: Judgement) -> str:
@@ -341,12 +347,14 @@ def _judge(
 
 
 def _remedies(
-    judgements: Sequence[tuple[str, Judgement]], candidates: Sequence[Candidate]
+    judgements: Sequence[tuple[str, Judgement]],
+    candidates: Sequence[Candidate],
+    both_sides_ran: bool,
 ) -> list[str]:
-    """Return what to do next.
+    """Return sentences about the next command.
 
     That is how to get a verdict where plain benchmarks have too few processes on a side, and how to
-    find the operators of slower ones.
+    find the operators of slower ones, which are profiled where ``both_sides_ran``.
     """
     plain = {candidate.name for candidate in candidates if isinstance(candidate.key, str)}
     now: list[int] = []
@@ -370,7 +378,7 @@ def _remedies(
             f"{ENOUGH_PROCESSES} --dlbench-save=FILE` saves enough."
         )
     slower = {name for name, judgement in judgements if judgement.verdict is Verdict.REGRESSION}
-    if slower:
+    if slower and not both_sides_ran:
         remedies.append(_how_to_find_operators(slower, candidates))
     return remedies
 
@@ -389,8 +397,8 @@ def _how_to_find_operators(slower: set[str], candidates: Sequence[Candidate]) ->
         names = f"{cells[0].framework}/{cells[0].network}"
         return f"Which operator got slower: `dlbench explain {names} --against RELEASE|PYTHON`."
     return (
-        "Which operator got slower: move the call into a step (`dlbench new step FILE`), then "
-        "`dlbench explain NAME --step FILE --against PYTHON`."
+        "Which operator got slower: --dlbench-baseline-checkout=FOLDER with --dlbench-processes "
+        f"{ENOUGH_PROCESSES} runs the baseline's code too, and compares the operators."
     )
 
 

@@ -136,6 +136,14 @@ def add_options(parser: pytest.Parser) -> None:
         ),
     )
     group.addoption(
+        "--dlbench-no-profile",
+        action="store_true",
+        help=(
+            "With --dlbench-baseline-checkout: do not profile the benchmarks that got slower to "
+            "name the operators that account for it."
+        ),
+    )
+    group.addoption(
         "--dlbench-undecided",
         choices=("pass", "fail"),
         default="pass",
@@ -259,6 +267,11 @@ def _checkout(config: pytest.Config) -> Path | None:
         if python:
             raise pytest.UsageError(
                 f"dlbench: --dlbench-baseline-python goes with {option}=FOLDER. Add it."
+            )
+        if config.getoption("dlbench_no_profile"):
+            raise pytest.UsageError(
+                f"dlbench: --dlbench-no-profile goes with {option}=FOLDER. Leave it out: without "
+                "the baseline's code nothing is profiled."
             )
         return None
     if option in config.invocation_params.args:

@@ -3,7 +3,7 @@
 It measures chosen benchmarks and reports how they ended. It is a session of pytest with the
 arguments of the session that started it, so that the tests have the same ids and settings. An order
 names the tests. Everything that writes files of the user's, or that stops to ask, is off. Nothing
-of dlbench is loaded: loaded modules can change the time of a benchmark.
+of dlbench is loaded before a benchmark is timed: loaded modules can change its time.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,8 @@ class Order:
     """Folder of the code that this process is compared with."""
     environment_shared: bool = True
     """Whether the other side has the same Python."""
+    profile: bool = False
+    """Profile the benchmarks instead of timing them."""
 
 
 @dataclass
@@ -74,6 +77,8 @@ class ProcessOutcome:
     """Tests that were chosen."""
     wrong_code: str = ""
     """A module that should be of this side's code and is not: both sides then measure the same."""
+    profiles: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By test, its `adapters.protocol.Profile` as JSON, where profiles were ordered."""
 
 
 def set_options(config: pytest.Config) -> None:
@@ -114,6 +119,10 @@ class Process:
         others = [item for item in items if item not in set(chosen)]
         config.hook.pytest_deselected(items=others)
         items[:] = chosen
+        if self._order.profile:
+            for item in chosen:
+                unused = pytest.mark.filterwarnings("ignore:Benchmark fixture was not used")
+                item.add_marker(unused, append=False)
         self._outcome.measured = len(chosen)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -124,6 +133,23 @@ class Process:
                 "the session that started this process has ended",
                 returncode=pytest.ExitCode.INTERRUPTED,
             )
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Iterator[Any]:
+        """Let the call of a benchmark be profiled, where that was ordered."""
+        if not self._order.profile or FIXTURE not in pyfuncitem.funcargs:
+            return (yield)
+        from .profiled import ProfiledBenchmark
+
+        def keep(profile: dict[str, Any]) -> None:
+            self._outcome.profiles[pyfuncitem.nodeid] = profile
+
+        fixture = pyfuncitem.funcargs[FIXTURE]
+        pyfuncitem.funcargs[FIXTURE] = ProfiledBenchmark(fixture, pyfuncitem.path, keep)
+        try:
+            return (yield)
+        finally:
+            pyfuncitem.funcargs[FIXTURE] = fixture  # pytest-benchmark takes nothing else there
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note a file that cannot be collected."""

@@ -7,7 +7,7 @@ over workers, and the processes must differ by chance alone.
 
 With `--dlbench-baseline-checkout` as many processes run in another checkout of the code, the
 baseline. Both sides take turns, in random order, so that a machine that becomes slower meanwhile
-slows both.
+slows both. Benchmarks that got slower then run once more in pairs of processes that profile them.
 
 A process gets the arguments, the folder and the environment of the session (`process` turns off the
 options that may have their effect only once). It writes a pytest-benchmark JSON with all samples,
@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,6 +71,28 @@ class CpuUse(NamedTuple):
         return others / elapsed / (psutil.cpu_count() or 1)
 
 
+class FinishedProcess(NamedTuple):
+    """A process that has ended."""
+
+    order: Order
+    file: Path
+    """Its pytest-benchmark JSON, where it wrote one."""
+    output: Path
+    code: int
+    """Its exit code, or the negative number of the signal that ended it."""
+    others: float
+    """Share of the CPUs that other programs used meanwhile."""
+    outcome: ProcessOutcome | None
+    """None where it crashed."""
+
+
+class ProfiledPair(NamedTuple):
+    """The outcomes of two processes that profiled benchmarks; empty where one crashed."""
+
+    baseline: ProcessOutcome
+    candidate: ProcessOutcome
+
+
 @dataclass(frozen=True)
 class Failure:
     """A test that failed in a process, or a process that crashed."""
@@ -91,7 +114,7 @@ class Processes:
     count: int
     """0: the session alone."""
     checkout: Path | None = None
-    """Folder of the baseline's code."""
+    """Folder of the baseline's code; None where only this session's code runs."""
     files: list[Path] = field(default_factory=list)
     """pytest-benchmark JSON of each process that measured something."""
     baseline_files: list[Path] = field(default_factory=list)
@@ -153,11 +176,7 @@ class Processes:
             tests = [name for name in tests if name in benchmarks]
         if not tests:
             return
-        folder = Path(tempfile.mkdtemp(prefix="dlbench-pytest-"))
-        self.config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         begun = time.monotonic()
-        sides = (None,) if self.checkout is None else (None, self.checkout)
-        order = random.Random()  # tests may seed the shared one
         scope = "" if self.checkout is None else " of each side"
         for number in range(1, self.count + 1):
             left = ""
@@ -165,18 +184,38 @@ class Processes:
                 seconds = (time.monotonic() - begun) / (number - 1)
                 left = f", about {seconds * (self.count - number + 1):.0f} s left"
             self._say(f"dlbench: process {number} of {self.count}{scope}{left}")
-            for checkout in order.sample(sides, len(sides)):
-                side = "candidate" if checkout is None else "baseline"
-                place = folder / f"{number}-{side}"
-                if not self._run_one(number, tests, place, checkout):
+            for checkout in self._sides():
+                if not self._run_one(number, tests, checkout):
                     return
 
-    def _run_one(self, number: int, tests: list[str], place: Path, checkout: Path | None) -> bool:
-        """Run a process, in a checkout of the baseline or in this one; tell whether to go on.
+    def profile(self, number: int, tests: list[str]) -> ProfiledPair:
+        """Profile benchmarks in one process of each side; ``number`` counts such pairs."""
+        self._say(f"dlbench: profiling {', '.join(tests)}, pair {number} of processes")
+        outcomes: dict[Path | None, ProcessOutcome] = {}
+        for checkout in self._sides():
+            process = self._launch(f"profile-{number}", tests, checkout, profile=True)
+            outcomes[checkout] = process.outcome or ProcessOutcome()
+        return ProfiledPair(outcomes[self.checkout], outcomes[None])
 
-        No other process follows one that reached no test, or did not measure the code that it
-        should.
-        """
+    def _sides(self) -> list[Path | None]:
+        """Return the checkout of each side, in random order; None is this session's own."""
+        sides = [None] if self.checkout is None else [None, self.checkout]
+        # Tests may seed the shared generator.
+        return random.Random().sample(sides, len(sides))
+
+    @cached_property
+    def _folder(self) -> Path:
+        """The folder of the processes' files, until the session's end."""
+        folder = Path(tempfile.mkdtemp(prefix="dlbench-pytest-"))
+        self.config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        return folder
+
+    def _launch(
+        self, name: str, tests: list[str], checkout: Path | None, profile: bool = False
+    ) -> FinishedProcess:
+        """Run a process in a checkout of the baseline, or in this one."""
+        side = "candidate" if checkout is None else "baseline"
+        place = self._folder / f"{name}-{side}"
         place.mkdir()
         file = place / "benchmarks.json"
         order_file = place / "order.json"
@@ -191,6 +230,7 @@ class Processes:
             str(place / "running.txt"),
             other=str(other or ""),
             environment_shared=not python_of_baseline,
+            profile=profile,
         )
         order_file.write_text(json.dumps(asdict(order)), encoding="utf-8")
         further = [
@@ -208,14 +248,24 @@ class Processes:
         others = CpuUse.now().of_others_since(before)
         shutil.rmtree(place / "temporary", ignore_errors=True)
         outcome = _read_outcome(Path(order.outcome))
-        if outcome is None:
-            crash = _crash(number, code, order, output)
-            if checkout is not None and python_of_baseline and not crash.test:
-                needed = "Its environment needs pytest, pytest-benchmark and dlbench"
-                crash = replace(crash, reason=f"{crash.reason}. {needed}")
-            self.failures.append(replace(crash, of_baseline=checkout is not None))
-            return Path(order.running).exists()
-        return self._take(number, outcome, file, others, of_baseline=checkout is not None)
+        return FinishedProcess(order, file, output, code, others, outcome)
+
+    def _run_one(self, number: int, tests: list[str], checkout: Path | None) -> bool:
+        """Measure in a process, in a checkout of the baseline or in this one.
+
+        Return whether to go on: no other process follows one that reached no test, or did not
+        measure the code that it should.
+        """
+        process = self._launch(str(number), tests, checkout)
+        of_baseline = checkout is not None
+        if process.outcome is not None:
+            return self._take(number, process.outcome, process.file, process.others, of_baseline)
+        crash = _crash(number, process)
+        if of_baseline and self.config.getoption("dlbench_baseline_python") and not crash.test:
+            needed = "Its environment needs pytest, pytest-benchmark and dlbench"
+            crash = replace(crash, reason=f"{crash.reason}. {needed}")
+        self.failures.append(replace(crash, of_baseline=of_baseline))
+        return Path(process.order.running).exists()
 
     def _take(
         self, number: int, outcome: ProcessOutcome, file: Path, others: float, of_baseline: bool
@@ -317,13 +367,13 @@ def _read_outcome(file: Path) -> ProcessOutcome | None:
         return None
 
 
-def _crash(number: int, code: int, order: Order, output: Path) -> Failure:
-    running = Path(order.running)
+def _crash(number: int, process: FinishedProcess) -> Failure:
+    running = Path(process.order.running)
     test = running.read_text(encoding="utf-8") if running.exists() else ""
-    reason = f"ended with exit code {code}"
-    if code < 0:
-        reason = f"ended by {signal.Signals(-code).name}"
-    lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
+    reason = f"ended with exit code {process.code}"
+    if process.code < 0:
+        reason = f"ended by {signal.Signals(-process.code).name}"
+    lines = process.output.read_text(encoding="utf-8", errors="replace").splitlines()
     kept = tuple(line for line in lines if line.strip())[-_LAST_LINES:]
     return Failure(number, test, f"the process {reason} before it reported", kept)
 

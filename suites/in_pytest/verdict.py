@@ -23,6 +23,8 @@ from .options import ENOUGH_PROCESSES, Asked
 from .processes import Processes, measures
 
 if TYPE_CHECKING:
+    from dlbench.reports.results.operators import StepDifference
+
     from .judging import Baselines, Judged
 
 
@@ -43,6 +45,9 @@ class VerdictSession:
         self._measured: list[Mapping[str, Any]] = []
         """Benchmarks of this session, as pytest-benchmark has them."""
         self._judged: Judged | None = None
+        self._operators: dict[str, StepDifference] = {}
+        """Profiled differences of benchmarks that got slower."""
+        self._profile_interrupted = False
         self._problem = ""
         """Why there is no judgement, where a baseline or a file of the processes cannot be read."""
         self._saved = ""
@@ -150,9 +155,21 @@ class VerdictSession:
             candidates = candidates_of_session(
                 self._measured, baselines, host, self._foreign_machine
             )
-        self._judged = judge_all(
-            baselines, candidates, self._left_out, bool(self._processes.checkout)
-        )
+        both_sides = self._processes.checkout is not None
+        self._judged = judge_all(baselines, candidates, self._left_out, both_sides)
+        if both_sides and not self._config.getoption("dlbench_no_profile"):
+            self._profile(self._judged.slower)
+
+    def _profile(self, slower: list[str]) -> None:
+        """Find the operators that account for the slowdown of benchmarks."""
+        if not slower:
+            return
+        from .operators import slower_operators
+
+        try:
+            self._operators = slower_operators(self._processes, slower)
+        except KeyboardInterrupt:
+            self._profile_interrupted = True
 
     def _write(self) -> None:
         """Save the benchmarks of all processes."""
@@ -202,6 +219,10 @@ class VerdictSession:
         if self._judged is not None:
             for text, red in self._judged.lines:
                 reporter.write_line(visible(text), red=red)
+        for name, difference in self._operators.items():
+            reporter.write_line(visible(f"{name}: {difference.sentence}"))
+        if self._profile_interrupted:
+            reporter.write_line("Interrupted while profiling: no operators. The verdicts stand.")
         if self._saved:
             reporter.write_line(visible(self._saved), red=self._saved.startswith("not saved"))
         if not self._asked:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.adapters.launch import device
+from dlbench.adapters.launch import device, profiling
 from dlbench.adapters.libraries import profiles
 from dlbench.adapters.protocol import PROFILE, Cell, Launch, Outcome, Profile, Protocol, Status
 
@@ -43,7 +43,7 @@ def taken(
     monkeypatch: pytest.MonkeyPatch, pretended: Pretended, launch: Launch = LAUNCH
 ) -> Profile | None:
     adapter: Any = pretended
-    monkeypatch.setattr(device.time, "monotonic", pretended.monotonic)
+    monkeypatch.setattr(profiling.time, "monotonic", pretended.monotonic)
     return device._take_profile(TIMED, launch, adapter, adapter)
 
 
@@ -51,22 +51,22 @@ def test_every_part_waits_for_its_turn_and_the_first_two_do_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pretended = Pretended(2e-3)
-    found = taken(monkeypatch, pretended)
+    profile = taken(monkeypatch, pretended)
     assert pretended.marks == [PROFILE] * len(pretended.steps) == [PROFILE] * 8
     assert pretended.steps[:2] == [1, 1]
-    assert set(pretended.steps[2:]) == {device.MOST_PROFILED_STEPS // device.PROFILED_PARTS}
-    assert found is not None
-    assert found.steps == pretended.steps[-1]
+    assert set(pretended.steps[2:]) == {profiling.MOST_STEPS // profiling.PARTS}
+    assert profile is not None
+    assert profile.steps == pretended.steps[-1]
 
 
 def test_a_trace_that_takes_seconds_to_read_has_few_steps_and_ends_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pretended = Pretended(6.0)
-    found = taken(monkeypatch, pretended)
+    profile = taken(monkeypatch, pretended)
     assert set(pretended.steps) == {1}
-    assert pretended.now <= device.PROFILE_PATIENCE + 6.0
-    assert found is not None
+    assert pretended.now <= profiling.PATIENCE + 6.0
+    assert profile is not None
 
 
 def test_without_a_profiler_there_is_none_and_asked_for_steps_alone_are_profiled_once(
@@ -84,7 +84,8 @@ def test_without_a_profiler_there_is_none_and_asked_for_steps_alone_are_profiled
 
 @given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=12))
 def test_the_part_that_counts_is_faster_than_three_quarters(seconds: list[float]) -> None:
-    found = profiles.undisturbed([Profile("a profiler", 1, each, []) for each in seconds])
-    faster = sum(each < found.step_seconds for each in seconds)
-    assert faster <= len(seconds) / 4
-    assert found.step_seconds >= min(seconds)
+    parts = [Profile("a profiler", 1, step_seconds, []) for step_seconds in seconds]
+    chosen = profiles.undisturbed(parts)
+    faster = [step_seconds for step_seconds in seconds if step_seconds < chosen.step_seconds]
+    assert len(faster) <= len(seconds) / 4
+    assert chosen.step_seconds >= min(seconds)

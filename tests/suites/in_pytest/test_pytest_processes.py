@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import types
+from dataclasses import asdict
 from pathlib import Path
 
 import psutil
@@ -19,8 +20,11 @@ import pytest
 from processes import wait_until
 from pytest_sessions import ARGUMENTS, sessions_of
 
+from dlbench.adapters.protocol import profile_from_dict
 from dlbench.reports.pytest_benchmark.imported import FileError, read, runs_of
-from dlbench.suites.in_pytest.process import wrong_code
+from dlbench.suites.in_pytest.operators import difference_of
+from dlbench.suites.in_pytest.process import Order, ProcessOutcome, wrong_code
+from dlbench.suites.in_pytest.processes import ProfiledPair
 
 pytest_plugins = ["pytester"]
 
@@ -565,6 +569,93 @@ def test_checkouts_that_do_not_differ_pass(session, project, other):
     result.stdout.fnmatch_lines(["2 NO_REGRESSION", "verdict passed: no slowdown in 2 benchmarks"])
 
 
+def with_function(folder, seconds, numbers):
+    """Let the benchmarks of a checkout call a function that adds so many numbers."""
+    (folder / "seconds.txt").write_text(str(seconds))
+    adding = f"\ndef add_numbers():\n    return sum(x for x in range({numbers}))\n"
+    clock = CLOCK.replace("def step():\n", f"{adding}\ndef step():\n    add_numbers()\n")
+    (folder / "clock.py").write_text(clock)
+
+
+@pytest.mark.slow  # ten processes of pytest
+def test_the_function_that_got_slower_is_named(session, project, other):
+    with_function(project, 0.12, 60_000)
+    with_function(other, 0.1, 20_000)
+    words = "--dlbench-processes", "3", f"--dlbench-baseline-checkout={other}"
+    result = plain(session, *words)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([
+        "dlbench: profiling test_a.py::test_sum, test_b.py::test_sum, pair 2 of processes",
+        "REGRESSION  test_a.py::test_sum: * slower *",
+        "test_a.py::test_sum: *By Python's own: The difference lies in <genexpr> (clock.py:*",
+    ])  # fmt: skip
+    result = plain(session, *words, "--dlbench-no-profile")
+    assert "profiling" not in result.stdout.str()
+    assert "operator" not in result.stdout.str()
+
+
+PROFILED_CALLS = """
+import pytest
+
+def double(number, plus=0):
+    return 2 * number + plus
+
+def test_call(benchmark):
+    assert benchmark(double, 21, plus=1) == 43
+
+def test_pedantic(benchmark):
+    made = []
+    def setup():
+        made.append(1)
+        return (len(made),), {}
+    torn = []
+    assert benchmark.pedantic(double, setup=setup, teardown=torn.append, rounds=2) == 2 * len(made)
+    assert torn == list(range(1, len(made) + 1))
+
+def test_statistics(benchmark):
+    benchmark(double, 1)
+    assert benchmark.stats["mean"] > 0
+
+def test_without_call(benchmark):
+    raise ValueError("no luck")
+"""
+
+
+def test_what_a_profiled_process_reports(pytester, tmp_path):
+    pytester.makepyfile(test_calls=PROFILED_CALLS)
+    names = ("call", "pedantic", "statistics", "without_call")
+    tests = [f"test_calls.py::test_{name}" for name in names]
+    order = Order(
+        tests,
+        os.getpid(),
+        str(tmp_path / "outcome.json"),
+        str(tmp_path / "running.txt"),
+        profile=True,
+    )
+    order_file = tmp_path / "order.json"
+    order_file.write_text(json.dumps(asdict(order)))
+    command = sys.executable, "-m", "pytest", *ARGUMENTS, f"--dlbench-process={order_file}"
+    subprocess.run(command, cwd=pytester.path, check=False, capture_output=True)
+    outcome = ProcessOutcome(**json.loads((tmp_path / "outcome.json").read_text()))
+    assert set(outcome.profiles) == set(tests[:3])
+    # The third test reads times that a profile does not have; its profile counts all the same.
+    assert set(outcome.failed) == set(tests[2:])
+    for test in tests[:3]:
+        profile = profile_from_dict(outcome.profiles[test])
+        calls = {operator.name: operator.calls for operator in profile.operators}
+        assert calls["double (the step's file)"] == 1
+    pair = ProfiledPair(outcome, outcome)
+    assert not difference_of(tests[0], [pair, pair]).named
+    assert difference_of(tests[3], [pair]).sentence == (
+        "No operator can be named: it failed in a profiled process of the baseline: ValueError: "
+        "no luck."
+    )
+    assert (
+        "no process of the candidate"
+        in difference_of(tests[0], [ProfiledPair(outcome, ProcessOutcome())]).sentence
+    )
+
+
 def test_a_checkout_that_loads_the_code_of_the_other_is_seen(session, project, other, monkeypatch):
     package(project, 0.1)
     package(other, 0.1)
@@ -595,6 +686,7 @@ def test_a_checkout_that_loads_the_code_of_the_other_is_seen(session, project, o
             ["--dlbench-baseline-checkout=..", "--dlbench-processes=3", "--dlbench-baseline=x"],
             "Choose one.",
         ),
+        (["--dlbench-no-profile"], "goes with --dlbench-baseline-checkout=FOLDER. Leave it out"),
         (["--dlbench-baseline-python=x"], "goes with --dlbench-baseline-checkout=FOLDER. Add it."),
         (
             [
