@@ -21,7 +21,14 @@ from dlbench.reports.claims.figures import Figure, Question, Tables
 from dlbench.reports.curve.training import Losses
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.published import TABLES, study
-from dlbench.reports.results.statistics import WORSE, Estimate, Verdict, holm, judge, welch
+from dlbench.reports.results.statistics import (
+    WORSE,
+    Estimate,
+    RatioVerdict,
+    holm,
+    judge_ratio,
+    welch,
+)
 
 PAPERS = {
     "shi2016": "Shi, Wang, Xu, Chu 2016",
@@ -260,27 +267,26 @@ def _answer(question: Question, p_values: dict[float, float | None]) -> Answer:
     if ratio is None:
         return Answer.NOT_MEASURED
     is_unclear = False
-    for bound, wrong_side in ((claimed.least, "better"), (claimed.most, "worse")):
+    for bound, is_least in ((claimed.least, True), (claimed.most, False)):
         if bound is None:
             continue
-        side = _side(question, ratio, bound, p_values[bound])
-        if side == wrong_side:
-            return Answer.DIFFERS
-        if side == "no clear difference":
+        is_above = _is_above(question, ratio, bound, p_values[bound])
+        if is_above is None:
             is_unclear = True
+        elif is_above != is_least:
+            return Answer.DIFFERS
     if is_unclear:
         return Answer.INCONCLUSIVE
     as_large = claimed.size is None or claimed.size / SIZE <= ratio.value <= claimed.size * SIZE
     return Answer.REPRODUCES if as_large else Answer.IN_DIRECTION
 
 
-def _side(question: Question, ratio: Estimate, bound: float, p_value: float | None) -> Verdict:
-    """Say whether a figure is clearly above a bound ("worse", as for times), below, or neither."""
+def _is_above(
+    question: Question, ratio: Estimate, bound: float, p_value: float | None
+) -> bool | None:
+    """Return whether a figure is clearly above a bound, or clearly below; None where neither."""
     if question.times is None:
-        if ratio.value > bound:
-            return "worse"
-        if ratio.value < bound:
-            return "better"
-        return "no clear difference"
+        return None if ratio.value == bound else ratio.value > bound
     over_bound = ratio.changed(lambda value: value / bound)
-    return judge(over_bound, p_value, WORSE if bound == 1.0 else 1.0)
+    verdict = judge_ratio(over_bound, p_value, WORSE if bound == 1.0 else 1.0)
+    return verdict is RatioVerdict.SLOWER if verdict.clear else None

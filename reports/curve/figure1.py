@@ -56,7 +56,7 @@ from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import counted, place_name, row_name, work_name
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.quantities import OF_LAUNCHES, QUANTITIES, SECONDS, Numbers, legend
-from dlbench.reports.results.statistics import Estimate, Summary, judge, ratio
+from dlbench.reports.results.statistics import Estimate, RatioVerdict, Summary, judge_ratio, ratio
 
 PAYS = 0.10
 """A larger mini-batch pays where throughput grows by this share for each doubling."""
@@ -188,7 +188,11 @@ def _gain(size: int, other: int, times: Mapping[int, Summary]) -> Estimate:
 def fastest_sizes(times: Mapping[int, Summary]) -> tuple[int, ...]:
     """Return the rising mini-batch sizes whose throughput is not clearly lower than the highest."""
     fastest = min(times, key=lambda size: times[size].median / size, default=0)
-    return tuple(size for size in sorted(times) if judge(_gain(size, fastest, times)) != "worse")
+    return tuple(
+        size
+        for size in sorted(times)
+        if judge_ratio(_gain(size, fastest, times)) is not RatioVerdict.SLOWER
+    )
 
 
 def _pays_not(gains: Iterable[Estimate]) -> bool:

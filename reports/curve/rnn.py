@@ -54,6 +54,7 @@ from dlbench.reports.results.published import study as published_study
 from dlbench.reports.results.statistics import (
     Contrast,
     Estimate,
+    RatioVerdict,
     Summary,
     contrast,
     geometric_mean,
@@ -179,7 +180,7 @@ class UnitsCompared(NamedTuple):
     hidden: int
     ratio: Estimate
     p_adjusted: float | None
-    verdict: str
+    verdict: RatioVerdict
 
 
 class ThreadsCompared(NamedTuple):
@@ -387,14 +388,14 @@ def _most_threads(one: Curve, curves: Iterable[Curve]) -> Curve:
     return max(same_row, key=lambda curve: curve.cell.threads)
 
 
-def faster_from(verdicts: Mapping[int, str]) -> int | None:
+def faster_from(verdicts: Mapping[int, RatioVerdict]) -> int | None:
     """Return the smallest number of units from which more threads are always clearly faster.
 
     Return None where there is no such number.
     """
     smallest = None
     for units in reversed(list(verdicts)):
-        if verdicts[units] != "better":
+        if verdicts[units] is not RatioVerdict.FASTER:
             break
         smallest = units
     return smallest
@@ -713,7 +714,7 @@ def _threads_tables(content: Curves) -> Iterator[Table]:
         sayings.append(Saying(title, f"{row_name(cell)}:", words, row.size))
         for size in row.sizes:
             field = Field(title, rest_of(cell), size.hidden, _column(row.size))
-            fields[field] = layout.multiple(size.ratio, best=size.verdict == "better")
+            fields[field] = layout.multiple(size.ratio, best=size.verdict is RatioVerdict.FASTER)
     yield from _pivot("T with a thread for each core over T with one", fields, _notes(sayings))
 
 

@@ -64,7 +64,7 @@ from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import counted, row_name, threads_name, work_name
 from dlbench.reports.results.number_text import deviation, number
 from dlbench.reports.results.record import Record, last_attempts
-from dlbench.reports.results.statistics import Estimate, judge, ratio
+from dlbench.reports.results.statistics import Estimate, judge_ratio, ratio
 
 NOTHING = (
     "Nothing was measured with several workers yet; `dlbench run` does it with --world-sizes 1,2."
@@ -612,8 +612,9 @@ def _missing_notes(teams: Iterable[Point]) -> Iterator[str]:
 
 def _verdict(curve: Curve, team: Point, speedup: Estimate) -> str:
     """Return whether a team is faster than one process of as many threads: above 1 it is."""
-    verdict = "no clear difference" if speedup.low is None else judge(speedup)
-    word = {"worse": "faster", "better": "slower"}.get(verdict, "not clearly different")
+    word = "not clearly different"
+    if speedup.low is not None and judge_ratio(speedup).clear:
+        word = "faster" if speedup.value > 1 else "slower"
     sides = {team.at, _rivals(team.at)[ONE_PROCESS]}
     for point in curve.points:
         if point.at in sides and point.cell.has(flags.CONTENDED):

@@ -83,6 +83,7 @@ from dlbench.reports.results.statistics import (
     WORSE,
     Contrast,
     Estimate,
+    RatioVerdict,
     Summary,
     contrast,
     launches_to_decide,
@@ -291,16 +292,16 @@ def _best(times: Mapping[int, Summary], limit: int | None, compare: Compare) -> 
     def shares_cpus(count: int) -> bool:
         return limit is not None and count > limit and within > 0
 
-    if shares_cpus(fastest) and compare(fastest, within).verdict != "better":
+    if shares_cpus(fastest) and compare(fastest, within).verdict is not RatioVerdict.FASTER:
         fastest = within
 
     def will_do(count: int) -> bool:
         if count == fastest:
             return True
-        if shares_cpus(count) and compare(count, within).verdict != "better":
+        if shares_cpus(count) and compare(count, within).verdict is not RatioVerdict.FASTER:
             return False
         compared = compare(count, fastest)
-        return compared.verdict != "worse" and compared.value <= WORSE
+        return compared.verdict is not RatioVerdict.SLOWER and compared.value <= WORSE
 
     return min(filter(will_do, times), default=None)
 
@@ -396,7 +397,7 @@ def advice(curve: Curve) -> str:
     unsure = [
         str(count)
         for count, penalty in others
-        if penalty.value > WORSE and penalty.verdict == "no clear difference"
+        if penalty.value > WORSE and not penalty.verdict.clear
     ]
     if unsure:
         words.append(f"noise may explain the cost of {' and '.join(unsure)}")
@@ -418,7 +419,11 @@ def _alternatives(curve: Curve, best: int) -> list[Point]:
         point
         for point in curve.taking_part
         if point.at != best
-        and (point.at > best or point.at == 1 or point.findings.penalty.verdict != "worse")
+        and (
+            point.at > best
+            or point.at == 1
+            or point.findings.penalty.verdict is not RatioVerdict.SLOWER
+        )
     ]
 
 
@@ -507,7 +512,7 @@ def mechanism(curve: Curve) -> str:
     beyond = [
         point
         for point in curve.taking_part
-        if point.at > best and point.findings.penalty.verdict == "worse"
+        if point.at > best and point.findings.penalty.verdict is RatioVerdict.SLOWER
     ]
     if not beyond:
         return ""
@@ -599,7 +604,11 @@ def headline(curves: Iterable[Curve]) -> list[str]:
         for curve in curves_of_machine:
             contrasts = _contrasts_past(curve, past)
             rows += bool(contrasts)
-            worse += [(compared, curve) for compared in contrasts if compared.verdict == "worse"]
+            worse += [
+                (compared, curve)
+                for compared in contrasts
+                if compared.verdict is RatioVerdict.SLOWER
+            ]
         head = f"{_machine(first)}: more threads than {capacity}"
         if worse:
             most, slowest = max(worse, key=lambda pair: pair[0].value)
@@ -661,22 +670,29 @@ def _finding(curves: Sequence[Curve], past: str, some_only: bool, limit: int) ->
 
     The text is empty where there is nothing to say.
     """
-    groups: dict[str, list[str]] = {"worse": [], "better": [], "no clear difference": []}
-    failing = []
+    worse: list[str] = []
+    gaining: list[str] = []
+    unclear: list[str] = []
+    failing: list[str] = []
     for curve in curves:
         contrasts = _contrasts_past(curve, past)
         if contrasts:
             decisive = _decisive(contrasts)
-            verdict = "no clear difference" if decisive is None else decisive.verdict
-            groups[verdict].append(_network_finding(curve, decisive, some_only))
+            finding = _network_finding(curve, decisive, some_only)
+            if decisive is None:
+                unclear.append(finding)
+            elif decisive.verdict is RatioVerdict.SLOWER:
+                worse.append(finding)
+            else:
+                gaining.append(finding)
         failed = _failed(curve, limit)
         if failed:
             failing.append(failed)
-    networks = sum(map(len, groups.values()))
+    networks = len(worse) + len(gaining) + len(unclear)
     heads = {
-        f"gets worse on {len(groups['worse'])} of {networks} networks: ": groups["worse"],
-        "gains on ": groups["better"],
-        "shows no clear difference on ": groups["no clear difference"],
+        f"gets worse on {len(worse)} of {networks} networks: ": worse,
+        "gains on ": gaining,
+        "shows no clear difference on ": unclear,
         "fails on ": failing,
     }
     parts = [head + ", ".join(names) for head, names in heads.items() if names]
@@ -686,10 +702,10 @@ def _finding(curves: Sequence[Curve], past: str, some_only: bool, limit: int) ->
 def _decisive(contrasts: Iterable[Contrast]) -> Contrast | None:
     """Return the largest loss, else the largest gain, or None without either."""
     rising = sorted(contrasts, key=lambda compared: compared.value)
-    losses = [compared for compared in rising if compared.verdict == "worse"]
+    losses = [compared for compared in rising if compared.verdict is RatioVerdict.SLOWER]
     if losses:
         return losses[-1]
-    return next((compared for compared in rising if compared.verdict == "better"), None)
+    return next((compared for compared in rising if compared.verdict is RatioVerdict.FASTER), None)
 
 
 def _network_finding(curve: Curve, decisive: Contrast | None, some_only: bool) -> str:

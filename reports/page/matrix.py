@@ -28,7 +28,7 @@ from dlbench.reports.results.naming import (
 )
 from dlbench.reports.results.number_text import amount, deviation, number
 from dlbench.reports.results.quantities import QUANTITIES, legend, title_of
-from dlbench.reports.results.statistics import judge, mean_of_pairs, ratio
+from dlbench.reports.results.statistics import judge_ratio, mean_of_pairs, ratio
 
 MOST_COMPARED = 8_000
 """Fields of all comparisons together.
@@ -206,7 +206,7 @@ def _times(pairs: Sequence[tuple[CellResult, CellResult]], more: str = "") -> Te
         return f"1{more}", "", "the reference itself"
     timed = [(one.seconds, other.seconds) for one, other in pairs if one.seconds and other.seconds]
     mean = ratio(*timed[0]) if len(timed) == 1 else mean_of_pairs(timed)
-    sign = "≈ " if judge(mean) == "no clear difference" or mean.low is None else ""
+    sign = "" if judge_ratio(mean).clear and mean.low is not None else "≈ "
     text = f"{sign}{number(mean.value)}×{more}"  # noqa: RUF001
     return text, ends((mean.value, mean.low, mean.high)), ""
 

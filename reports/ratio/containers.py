@@ -31,17 +31,7 @@ from dlbench.reports.curve.threads import threads
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
 from dlbench.reports.ratio import pairs
-from dlbench.reports.ratio.pairs import (
-    FASTER,
-    SAME,
-    SLOWER,
-    Pair,
-    adjust,
-    mean_of,
-    pair_of,
-    verdict,
-    with_verdicts,
-)
+from dlbench.reports.ratio.pairs import Pair, adjust, mean_of, pair_of, with_verdicts
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import Place, grouped
@@ -49,7 +39,7 @@ from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import group_name, listed, row_name, row_names, threads_name
 from dlbench.reports.results.number_text import number, times
 from dlbench.reports.results.record import Record
-from dlbench.reports.results.statistics import Estimate, welch_of_pairs
+from dlbench.reports.results.statistics import Estimate, RatioVerdict, judge_ratio, welch_of_pairs
 
 NOTHING = (
     "No cell has a CPU quota and the default thread count; `dlbench run containers` measures such "
@@ -66,10 +56,10 @@ _LEGEND = (
         "interval; throttled: share of the kernel's periods of 0.1 s in which the quota ran out."
     ),
 )
-_MARKS = {SLOWER: "!", FASTER: "+"}
+_MARKS: dict[RatioVerdict | None, str] = {RatioVerdict.SLOWER: "!", RatioVerdict.FASTER: "+"}
 _MEANINGS = {
-    SLOWER: "clearly slower than with the best count",
-    FASTER: "clearly faster than with any count that was set",
+    RatioVerdict.SLOWER: "clearly slower than with the best count",
+    RatioVerdict.FASTER: "clearly faster than with any count that was set",
 }
 
 
@@ -128,7 +118,7 @@ class OverNetworks:
 
     taken: tuple[DefaultThreads, ...]
     ratio: Estimate
-    verdict: str = ""
+    verdict: RatioVerdict | None = None
 
     @property
     def row(self) -> Cell:
@@ -228,7 +218,7 @@ def over_networks(rows: Iterable[DefaultThreads]) -> list[OverNetworks]:
                 p_values.append(welch_of_pairs([pair.times for pair in compared]))
     tested = [(mean.ratio, p_value) for mean, p_value in zip(means, p_values, strict=True)]
     return [
-        replace(mean, verdict=verdict(mean.ratio, p_value))
+        replace(mean, verdict=judge_ratio(mean.ratio, p_value))
         for mean, p_value in zip(means, adjust(tested), strict=True)
     ]
 
@@ -252,22 +242,24 @@ def _threads_text(defaults: Sequence[DefaultThreads]) -> str:
     return f"{_short_name(first)} takes {threads} under a CPU quota of {first.quota:g}"
 
 
-def _cost_sentence(defaults: Sequence[DefaultThreads], ratio: Estimate, outcome: str) -> str:
+def _cost_sentence(
+    defaults: Sequence[DefaultThreads], ratio: Estimate, outcome: RatioVerdict | None
+) -> str:
     """Describe the cost of a row's threads under a quota, on one network or several."""
     takes = _threads_text(defaults)
     best = dict.fromkeys((default.best, default.setting) for default in defaults)
     counts = dict.fromkeys(str(count) for count, _ in best)
     as_with = f"as long as with {listed(list(counts))}"
-    if outcome == SAME:
+    if outcome is RatioVerdict.SAME:
         return f"{takes}: a step takes {as_with}; there is nothing to set."
     ends = ""
     if ratio.low is not None and ratio.high is not None:
         ends = f" ({number(ratio.low)}-{number(ratio.high)})"
     cost = f"{takes}: a step takes {number(ratio.value)}x{ends} {as_with}"
-    if outcome == SLOWER:
+    if outcome is RatioVerdict.SLOWER:
         settings = [setting or threads_name(count) for count, setting in best]
         return f"{cost}. Set {' or '.join(settings)}."
-    if outcome == FASTER:
+    if outcome is RatioVerdict.FASTER:
         return f"{cost}; leave it at that."
     return f"{cost}, which noise may explain."
 
@@ -309,7 +301,11 @@ def _overview(analysis: Containers, machine: str, defaults: Sequence[DefaultThre
         for outcome, meaning in _MEANINGS.items()
         if outcome in verdicts
     ]
-    notes += [f"{networks} networks: {mean.advice}" for mean in means if mean.verdict == SLOWER]
+    notes += [
+        f"{networks} networks: {mean.advice}"
+        for mean in means
+        if mean.verdict is RatioVerdict.SLOWER
+    ]
     head = ("CPU quota", *(f"{quota:g}" for quota in quotas))
     return Table(title, head, tuple(rows), tuple(notes))
 
@@ -371,7 +367,9 @@ def _table(analysis: Containers, machine: str, defaults: Sequence[DefaultThreads
     notes = []
     for group, in_group in grouped(defaults, lambda default: default.own.group).items():
         slower = [
-            default for default in in_group if default.pair and default.pair.verdict == SLOWER
+            default
+            for default in in_group
+            if default.pair and default.pair.verdict is RatioVerdict.SLOWER
         ]
         holes = [default for default in in_group if default.own.timed is None]
         notes += [f"{group_name(group)}: {advice(default)}" for default in (*slower, *holes)]
@@ -410,7 +408,7 @@ def headline(analysis: Containers) -> list[str]:
     lines = []
     by_machine = grouped(over_networks(analysis.rows), lambda mean: mean.machine)
     for machine, means in by_machine.items():
-        slower = [mean for mean in means if mean.verdict == SLOWER]
+        slower = [mean for mean in means if mean.verdict is RatioVerdict.SLOWER]
         if slower:
             most = max(slower, key=lambda mean: mean.ratio.value)
             lines.append(

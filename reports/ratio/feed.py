@@ -38,7 +38,7 @@ from dlbench.reports.formats.layout import (
     why_hole,
 )
 from dlbench.reports.left_out import left_out
-from dlbench.reports.ratio.pairs import SLOWER, Pair, costs, pair_of, with_verdicts
+from dlbench.reports.ratio.pairs import Pair, costs, pair_of, with_verdicts
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.results import flags
 from dlbench.reports.results.cells import CellResult
@@ -50,7 +50,14 @@ from dlbench.reports.results.networks import family_of_record
 from dlbench.reports.results.number_text import number, times
 from dlbench.reports.results.quantities import QUANTITIES
 from dlbench.reports.results.results import Results
-from dlbench.reports.results.statistics import Estimate, Summary, as_fast, clearly_slower, ratio
+from dlbench.reports.results.statistics import (
+    Estimate,
+    RatioVerdict,
+    Summary,
+    as_fast,
+    clearly_slower,
+    ratio,
+)
 
 NOTHING = (
     "No mini-batch from memory or a file was measured yet; `dlbench run feed` measures what they "
@@ -159,7 +166,7 @@ def _cause(feeding: Feeding) -> str:
         return ""
     if pair.ratio.high is not None and pair.ratio.high < HIDDEN_BELOW:
         return HIDDEN
-    if pair.verdict != SLOWER:
+    if pair.verdict is not RatioVerdict.SLOWER:
         return UNCLEAR
     cell = feeding.cell.cell
     cpus = feeding.host.effective_cpus

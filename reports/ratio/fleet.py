@@ -34,7 +34,7 @@ from dlbench.reports.columns import (
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
 from dlbench.reports.ratio import nodes
-from dlbench.reports.ratio.nodes import FAST, MEAN, SLOW, UNKNOWN, Kind, NodeRatio, NodeSeen, OfNode
+from dlbench.reports.ratio.nodes import MEAN, Kind, NodeRatio, NodeSeen, OfNode
 from dlbench.reports.ratio.pairs import draw
 from dlbench.reports.report import FLEET, TOP, Report, ReportOptions, Source
 from dlbench.reports.results.disturbance import disturbed
@@ -45,7 +45,7 @@ from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.naming import counted, group_name, listed, name_of, rest_of
 from dlbench.reports.results.number_text import number, times
 from dlbench.reports.results.record import Record, Run, last_attempts
-from dlbench.reports.results.statistics import SIGNIFICANCE, summarise
+from dlbench.reports.results.statistics import SIGNIFICANCE, RatioVerdict, summarise
 
 PRODUCTS, BANDWIDTH = "matrix products", "memory bandwidth"
 _UNIT = 1e9
@@ -60,12 +60,12 @@ _LEGEND = (
     (
         "mean: time relative to the other nodes of the kind, geometric mean over the benchmarks, "
         "with its 95 % interval; above 1 the node is slower. Nodes that differ are not among the "
-        "others. slow, fast: number of benchmarks with that verdict."
+        "others. slower, faster: number of benchmarks with that verdict."
     ),
     (
-        "slow, fast: by more than 2 %, and noise does not explain it (a t-test, Holm-adjusted for "
-        "all nodes, or for all nodes and benchmarks; with fewer than 3 launches an interval that "
-        "allows for as many tests). like the others: the whole interval lies within 2 % of 1."
+        "slower, faster: by more than 2 %, and noise does not explain it (a t-test, Holm-adjusted "
+        "for all nodes, or for all nodes and benchmarks; with fewer than 3 launches an interval "
+        "that allows for as many tests). same: the whole interval lies within 2 % of 1."
     ),
     (
         "between: standard deviation of the nodes' means, in per cent of the time. within: that of "
@@ -282,20 +282,22 @@ def _order(judged: OfNode) -> tuple[int, bool, float, str]:
     """
     mean, benchmarks = judged
     verdicts = [mean.verdict, *(ratio.verdict for ratio in benchmarks)]
-    if mean.verdict == SLOW:
+    if mean.verdict == RatioVerdict.SLOWER:
         rank = 0
-    elif SLOW in verdicts:
+    elif RatioVerdict.SLOWER in verdicts:
         rank = 1
-    elif FAST in verdicts:
+    elif RatioVerdict.FASTER in verdicts:
         rank = 2
     else:
         rank = 3
-    return rank, mean.verdict == UNKNOWN, -mean.ratio.value, mean.node.name
+    return rank, mean.verdict == RatioVerdict.INCONCLUSIVE, -mean.ratio.value, mean.node.name
 
 
 def _clear_ratios(ratios: Iterable[NodeRatio]) -> list[NodeRatio]:
     """Return the ratios of slow or fast nodes, which noise does not explain."""
-    return [ratio for ratio in ratios if ratio.verdict in (SLOW, FAST)]
+    return [
+        ratio for ratio in ratios if ratio.verdict in (RatioVerdict.SLOWER, RatioVerdict.FASTER)
+    ]
 
 
 def _spreads(kind: Kind) -> list[Spread]:
@@ -356,21 +358,21 @@ def _findings(nodes: Sequence[OfNode]) -> list[str]:
 
 
 def _is_slow_somewhere(mean: NodeRatio, benchmarks: Iterable[NodeRatio]) -> bool:
-    return any(ratio.verdict == SLOW for ratio in (mean, *benchmarks))
+    return any(ratio.verdict == RatioVerdict.SLOWER for ratio in (mean, *benchmarks))
 
 
 def _sentence(
     mean: NodeRatio, benchmarks: Sequence[NodeRatio], others: str, two: bool = False
 ) -> str:
     """Return a node's verdict over all its benchmarks, and on the one where it differs most."""
-    is_clear = mean.verdict in (SLOW, FAST)
-    verdict = SLOW if _is_slow_somewhere(mean, benchmarks) else FAST
+    is_clear = mean.verdict in (RatioVerdict.SLOWER, RatioVerdict.FASTER)
+    verdict = RatioVerdict.SLOWER if _is_slow_somewhere(mean, benchmarks) else RatioVerdict.FASTER
     if is_clear:
         verdict = mean.verdict
     clear = [ratio for ratio in benchmarks if ratio.verdict == verdict]
     most = mean
     if clear:
-        most = clear[0] if verdict == SLOW else clear[-1]
+        most = clear[0] if verdict == RatioVerdict.SLOWER else clear[-1]
     where = _benchmark_name(most.benchmark)
     subject = f"{mean.node.name} takes" if two else f"{mean.node.name} is {verdict}:"
     over = f"geometric mean of {counted(len(benchmarks), 'benchmark')}"
@@ -421,7 +423,7 @@ def _share(share: float | None) -> str:
 
 
 def _verdict_entry(ratio: NodeRatio) -> Entry:
-    return Entry(ratio.verdict, hole=ratio.verdict == SLOW)
+    return Entry(ratio.verdict, hole=ratio.verdict == RatioVerdict.SLOWER)
 
 
 def _benchmark_key(benchmark: Cell | str) -> str:
@@ -450,7 +452,7 @@ def _seconds_of_others(ratio: NodeRatio) -> float | None:
     return None if ratio.time is None else ratio.time.median / ratio.ratio.value
 
 
-def _count_or_none(judged: OfNode, verdict: str) -> int | None:
+def _count_or_none(judged: OfNode, verdict: RatioVerdict) -> int | None:
     """Return the number of benchmarks with this verdict; None for zero."""
     _, benchmarks = judged
     return sum(ratio.verdict == verdict for ratio in benchmarks) or None
@@ -482,8 +484,8 @@ _NODE: tuple[Column[OfNode], ...] = (
     Column("node", "", lambda judged: judged[0].node.name, lambda judged: _marked(judged[0].node)),
     Column("", "mean", lambda judged: judged[0].ratio),
     Column("", "benchmarks", lambda judged: len(judged[1])),
-    Column("", SLOW, lambda judged: _count_or_none(judged, SLOW)),
-    Column("", FAST, lambda judged: _count_or_none(judged, FAST)),
+    Column("", RatioVerdict.SLOWER, lambda judged: _count_or_none(judged, RatioVerdict.SLOWER)),
+    Column("", RatioVerdict.FASTER, lambda judged: _count_or_none(judged, RatioVerdict.FASTER)),
     Column("fleets", None, lambda judged: list(judged[0].node.fleets)),
     Column("shared", None, lambda judged: list(judged[0].node.shared)),
     Column("launches", "launches", lambda judged: judged[0].node.launches),

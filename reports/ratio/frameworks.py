@@ -34,7 +34,7 @@ from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import counted, place_heading, row_name
 from dlbench.reports.results.number_text import deviation, number, times
 from dlbench.reports.results.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend
-from dlbench.reports.results.statistics import Estimate, judge
+from dlbench.reports.results.statistics import Estimate, RatioVerdict, judge_ratio
 
 NOTHING = (
     "No two frameworks, or modes of one, have a time for the same network at the same place; "
@@ -191,7 +191,10 @@ def _table(analysis: Frameworks, means: Sequence[Mean]) -> Table:
 
     columns: list[Column[Mean]] = [Column("", "", lambda mean: row_name(mean.row))]
     columns += [_place_column(place) for place in _places(analysis, means)]
-    columns += [_count_column("wins", "better"), _count_column("losses", "worse")]
+    columns += [
+        _count_column("wins", RatioVerdict.FASTER),
+        _count_column("losses", RatioVerdict.SLOWER),
+    ]
     is_grouped = len({_is_complete(mean, means) for mean in means}) > 1
     unrelated = ", ".join(row_name(row) for row in _unrelated_rows(analysis, means))
     return table(
@@ -219,7 +222,7 @@ def _place_column(place: Place) -> Column[Mean]:
     return Column("", place_heading(place.cell), text)
 
 
-def _count_column(heading: str, verdict: str) -> Column[Mean]:
+def _count_column(heading: str, verdict: RatioVerdict) -> Column[Mean]:
     """Return the column of the numbers of ratios with this verdict."""
 
     def count(mean: Mean) -> str | int:
@@ -242,8 +245,8 @@ def headline(analysis: Frameworks) -> list[str]:
     lines = []
     for means in analysis.rows:
         complete = [mean for mean in means if _is_complete(mean, means) and not _is_reference(mean)]
-        ahead = [mean for mean in complete if judge(mean.ratio) == "better"]
-        behind = [mean for mean in complete if judge(mean.ratio) == "worse"]
+        ahead = [mean for mean in complete if judge_ratio(mean.ratio) is RatioVerdict.FASTER]
+        behind = [mean for mean in complete if judge_ratio(mean.ratio) is RatioVerdict.SLOWER]
         reference = row_name(means[0].other_row)
         if ahead:
             first = ahead[0]
@@ -270,8 +273,8 @@ def _networks_data(mean: Mean) -> list[dict[str, Any]]:
 _MEAN: tuple[Column[Mean], ...] = (
     Column("ratio", None, lambda mean: mean.ratio, fields=VALUE),
     Column("networks", None, _networks_data, csv=lambda mean: len(mean.groups)),
-    Column("wins", "wins", lambda mean: mean.count("better")),
-    Column("losses", "losses", lambda mean: mean.count("worse")),
+    Column("wins", "wins", lambda mean: mean.count(RatioVerdict.FASTER)),
+    Column("losses", "losses", lambda mean: mean.count(RatioVerdict.SLOWER)),
 )
 
 

@@ -25,7 +25,7 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.left_out import left_out
 from dlbench.reports.ratio import pairs as compared
-from dlbench.reports.ratio.pairs import FASTER, SLOWER, Mean, Pair, mean_of, pair_of, with_verdicts
+from dlbench.reports.ratio.pairs import Mean, Pair, mean_of, pair_of, with_verdicts
 from dlbench.reports.report import ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.results.cells import CellResult, fair
 from dlbench.reports.results.hosts import unlike
@@ -34,7 +34,7 @@ from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import counted, group_name, place_heading, row_name
 from dlbench.reports.results.number_text import number, times
 from dlbench.reports.results.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend
-from dlbench.reports.results.statistics import judge
+from dlbench.reports.results.statistics import RatioVerdict, judge_ratio
 
 ONE = (
     "All results are from one machine, so there is nothing to compare; add the stores of others: "
@@ -79,7 +79,7 @@ def machines(matrix: Matrix) -> Machines:
                 pairs.append(pair)
         alike = not unlike(matrix.hosts[most], matrix.hosts[machine])
         judged = [
-            pair if alike and _has_same_gpu(pair) else replace(pair, verdict="")
+            pair if alike and _has_same_gpu(pair) else replace(pair, verdict=None)
             for pair in with_verdicts(pairs)
         ]
         rows.append((machine, most, judged))
@@ -95,12 +95,14 @@ def _has_same_gpu(pair: Pair) -> bool:
     return len(names) < 2
 
 
-def _verdict(mean: Mean) -> str:
-    return compared.verdict(mean.ratio) if all(pair.verdict for pair in mean.pairs) else ""
+def _verdict(mean: Mean) -> RatioVerdict | None:
+    return judge_ratio(mean.ratio) if all(pair.verdict for pair in mean.pairs) else None
 
 
-def _verdict_entry(verdict: str) -> Entry:
-    return Entry(verdict or "-", hole=verdict == SLOWER, best=verdict == FASTER)
+def _verdict_entry(verdict: RatioVerdict | None) -> Entry:
+    return Entry(
+        verdict or "-", hole=verdict is RatioVerdict.SLOWER, best=verdict is RatioVerdict.FASTER
+    )
 
 
 _ROWS: tuple[Column[Mean], ...] = (
@@ -144,7 +146,7 @@ def _cell_columns(analysis: Machines) -> tuple[Column[Pair], ...]:
         Column(
             "verdict",
             "verdict",
-            lambda pair: pair.verdict or None,
+            lambda pair: pair.verdict,
             lambda pair: _verdict_entry(pair.verdict),
         ),
         Column("same_environment", None, _has_same_environment),
@@ -247,7 +249,7 @@ def headline(analysis: Machines) -> list[str]:
     return [
         _summary(analysis, pairs)
         for _, _, pairs in analysis.rows
-        if pairs and judge(mean_of(pairs).ratio) != "no clear difference"
+        if pairs and judge_ratio(mean_of(pairs).ratio).clear
     ]
 
 

@@ -36,12 +36,12 @@ from dlbench.reports.results.statistics import (
     SIGNIFICANCE,
     WORSE,
     Estimate,
+    RatioVerdict,
     Summary,
     holm,
     variance_of_launches,
 )
 
-SLOW, FAST, LIKE, UNKNOWN = "slow", "fast", "like the others", "inconclusive"
 MEAN = "mean"
 """In place of a benchmark: the geometric mean over all of a node's benchmarks."""
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -82,7 +82,7 @@ class NodeRatio:
     """Nodes that it is compared with."""
     p_adjusted: float | None
     """After Holm; None where too few launches were made."""
-    verdict: str
+    verdict: RatioVerdict
     time: Summary | None = None
     """None for the mean; seconds per mini-batch, or per GFLOP or GB."""
 
@@ -293,7 +293,7 @@ Values, half widths of their intervals, p-values after Holm, and verdicts.
 
 def _distances(judged: _Judged) -> Floats:
     """Return the distance of each node that differs, in logarithms; else 0."""
-    return np.where(np.isin(judged[3], (SLOW, FAST)), judged[0], 0.0)
+    return np.where(np.isin(judged[3], (RatioVerdict.SLOWER, RatioVerdict.FASTER)), judged[0], 0.0)
 
 
 def contrasts(kinds: Sequence[Kind]) -> list[list[OfNode]]:
@@ -317,9 +317,9 @@ def contrasts(kinds: Sequence[Kind]) -> list[list[OfNode]]:
 def _judged(differences: Sequence[Estimates], tested: Sequence[Flags]) -> list[_Judged]:
     """Return the verdicts of one family of tests, of all kinds together.
 
-    A node is slow or fast if its ratio is beyond `WORSE` and Holm's test is significant or, with
-    too few launches for a test, the interval for as many tests (Bonferroni) excludes 1. It is like
-    the others if its whole interval lies within `WORSE` of 1.
+    A node is slower or faster if its ratio is beyond `WORSE` and Holm's test is significant or,
+    with too few launches for a test, the interval for as many tests (Bonferroni) excludes 1. It is
+    the same if its whole interval lies within `WORSE` of 1.
     """
     family = Estimates(
         np.concatenate([estimates.values.ravel() for estimates in differences]),
@@ -340,8 +340,8 @@ def _judged(differences: Sequence[Estimates], tested: Sequence[Flags]) -> list[_
             sure & (family.values < -limit),
             np.abs(family.values) + half <= limit,
         ],
-        [SLOW, FAST, LIKE],
-        UNKNOWN,
+        [RatioVerdict.SLOWER, RatioVerdict.FASTER, RatioVerdict.SAME],
+        RatioVerdict.INCONCLUSIVE,
     )
     judged = []
     begin = 0
@@ -378,7 +378,9 @@ def _ratio(
     p = float(p_values[at])
     ratio = Estimate(math.exp(value), math.exp(value - half), math.exp(value + half), method)
     p_adjusted = None if math.isnan(p) else p
-    return NodeRatio(node, benchmark, ratio, int(others), p_adjusted, str(verdicts[at]), time)
+    return NodeRatio(
+        node, benchmark, ratio, int(others), p_adjusted, RatioVerdict(verdicts[at]), time
+    )
 
 
 def _furthest(distances: Floats, among: Flags) -> Floats:

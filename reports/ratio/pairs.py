@@ -17,18 +17,17 @@ from dlbench.reports.results.matrix import Compared
 from dlbench.reports.results.naming import counted
 from dlbench.reports.results.quantities import QUANTITIES, SECONDS
 from dlbench.reports.results.statistics import (
-    WORSE,
     Estimate,
+    RatioVerdict,
     Summary,
     holm,
-    judge,
+    judge_ratio,
     mean_of_pairs,
     p_of_interval,
     ratio,
     welch,
 )
 
-SLOWER, FASTER, SAME, UNKNOWN = "slower", "faster", "same", "inconclusive"
 Row = TypeVar("Row")
 
 
@@ -42,8 +41,8 @@ class Pair:
     """Seconds of the cell over those of the other one."""
     p_value: float | None = None
     """Of Welch's t; None from too few launches."""
-    verdict: str = ""
-    """On the cell; empty for none."""
+    verdict: RatioVerdict | None = None
+    """On the cell; None where none was asked for."""
 
     @property
     def times(self) -> tuple[Summary, Summary]:
@@ -75,12 +74,9 @@ class Mean:
         """The networks, each mini-batch by itself."""
         return tuple(dict.fromkeys(pair.cell.group for pair in self.pairs))
 
-    def count(self, verdict: str) -> int:
-        """Return the number of ratios that noise does not explain.
-
-        The verdict is "better" (the cell is faster) or "worse".
-        """
-        return sum(judge(pair.ratio) == verdict for pair in self.pairs)
+    def count(self, verdict: RatioVerdict) -> int:
+        """Return the number of ratios with this verdict."""
+        return sum(judge_ratio(pair.ratio) is verdict for pair in self.pairs)
 
 
 def pair_of(cell: CellResult | None, other: CellResult | None) -> Pair | None:
@@ -105,7 +101,7 @@ def with_verdicts(pairs: Sequence[Pair]) -> list[Pair]:
             replace(
                 pair,
                 p_value=None if p_value is None else adjusted,
-                verdict=verdict(pair.ratio, adjusted),
+                verdict=judge_ratio(pair.ratio, adjusted),
             )
         )
     return judged
@@ -124,18 +120,6 @@ def adjust(tested: Sequence[tuple[Estimate, float | None]]) -> list[float | None
     return [None if p_value is None else next(adjusted) for p_value in p_values]
 
 
-def verdict(ratio: Estimate, p_adjusted: float | None = None) -> str:
-    """Return slower, faster, same (its whole interval lies within `WORSE` of 1) or inconclusive."""
-    judgement = judge(ratio, p_adjusted)
-    if judgement == "worse":
-        return SLOWER
-    if judgement == "better":
-        return FASTER
-    if ratio.low is None or ratio.high is None:
-        return UNKNOWN
-    return SAME if ratio.low >= 1 / WORSE and ratio.high <= WORSE else UNKNOWN
-
-
 def costs(
     analysis: Compared[Row],
     pairs: Iterable[tuple[Row, Pair]],
@@ -149,7 +133,7 @@ def costs(
     lines = []
     by_machine = grouped(pairs, lambda row: row[1].cell.machine)
     for machine, rows in by_machine.items():
-        slower = [(row, pair) for row, pair in rows if pair.verdict == SLOWER]
+        slower = [(row, pair) for row, pair in rows if pair.verdict is RatioVerdict.SLOWER]
         line = f"{analysis.name(machine)}: {claim}"
         cells = counted(len(rows), "cell")
         if slower:

@@ -11,13 +11,14 @@ from dlbench.reports.columns import Column, axis_columns, csv_rows, objects, tab
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.formats.layout import Entry, Page
 from dlbench.reports.left_out import left_out
-from dlbench.reports.ratio.pairs import FASTER, SLOWER, Pair, pair_of, seconds_column, with_verdicts
+from dlbench.reports.ratio.pairs import Pair, pair_of, seconds_column, with_verdicts
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import Place, differ
 from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import group_name, place_heading, row_name
 from dlbench.reports.results.number_text import times
+from dlbench.reports.results.statistics import RatioVerdict
 
 _REFERENCE = PRECISIONS[0]
 NOTHING = (
@@ -52,7 +53,11 @@ def precisions(matrix: Matrix) -> Precisions:
 
 
 def _verdict(pair: Pair) -> Entry:
-    return Entry(pair.verdict, hole=pair.verdict == SLOWER, best=pair.verdict == FASTER)
+    return Entry(
+        pair.verdict or "",
+        hole=pair.verdict is RatioVerdict.SLOWER,
+        best=pair.verdict is RatioVerdict.FASTER,
+    )
 
 
 _COLUMNS: tuple[Column[Pair], ...] = (

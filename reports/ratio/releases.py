@@ -36,16 +36,7 @@ from dlbench.reports.formats.layout import (
     multiple,
     why_hole,
 )
-from dlbench.reports.ratio.pairs import (
-    FASTER,
-    SAME,
-    SLOWER,
-    Pair,
-    draw,
-    pair_of,
-    seconds_column,
-    with_verdicts,
-)
+from dlbench.reports.ratio.pairs import Pair, draw, pair_of, seconds_column, with_verdicts
 from dlbench.reports.report import Report, Source
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.differences import (
@@ -67,7 +58,7 @@ from dlbench.reports.results.networks import is_own_step
 from dlbench.reports.results.number_text import times
 from dlbench.reports.results.operators import StepDifference, step_differences
 from dlbench.reports.results.record import RELEASED, RELEASES, Record, Run
-from dlbench.reports.results.statistics import WORSE, Estimate
+from dlbench.reports.results.statistics import WORSE, Estimate, RatioVerdict
 
 NOTHING = (
     "No releases were measured side by side; `dlbench releases FRAMEWORK --network NAME` does."
@@ -121,7 +112,7 @@ class Point:
         if (
             self.pair is None
             or self.pair.p_value is None
-            or self.pair.verdict not in (SLOWER, FASTER)
+            or self.pair.verdict not in (RatioVerdict.SLOWER, RatioVerdict.FASTER)
         ):
             return ""
         return self.pair.verdict
@@ -368,7 +359,7 @@ def undecided(series: Sequence[Point]) -> Point | None:
         for point in series
         if point.pair is not None
         and not point.change
-        and point.pair.verdict != SAME
+        and point.pair.verdict is not RatioVerdict.SAME
         and point.size > math.log(WORSE)
     ]
     largest = max(open_steps, key=lambda point: point.size, default=None)

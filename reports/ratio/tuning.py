@@ -32,7 +32,7 @@ from dlbench.reports.results.naming import (
 )
 from dlbench.reports.results.record import SEARCH, Record, last_attempts
 from dlbench.reports.results.results import Results
-from dlbench.reports.results.statistics import Estimate, summarise
+from dlbench.reports.results.statistics import WORSE, Estimate, RatioVerdict, summarise
 from dlbench.reports.results.verdict import (
     FEWEST_PAIRS,
     PairedEstimate,
@@ -40,9 +40,6 @@ from dlbench.reports.results.verdict import (
     estimate_pairs,
 )
 
-NO_WORTH = 0.02
-"""A setting whose whole interval lies within this share of 1 is worth nothing."""
-FASTER, SLOWER, WORTH_NOTHING, UNKNOWN = "faster", "slower", "worth nothing", "inconclusive"
 NOT_TESTED = "not tested"
 """The verdict of too few pairs or networks for an interval."""
 FEWEST_NETWORKS = 3
@@ -68,8 +65,8 @@ _LEGEND = (
     ),
 )
 _OF_SETTINGS = (
-    "alone: without any other setting; among: with all others in force. A setting is worth nothing "
-    "where the whole interval lies within 2 % of 1."
+    "alone: without any other setting; among: with all others in force; same: the whole interval "
+    "lies within 2 % of 1."
 )
 _OF_MEANS = (
     "Over networks: geometric means, each network once; the interval is Student's t over the "
@@ -124,14 +121,14 @@ class Tuning:
 
 
 def verdict(worth: PairedEstimate | Estimate) -> str:
-    """Return faster, slower, worth nothing, inconclusive, or not tested: too few pairs."""
+    """Return a `RatioVerdict`, or `NOT_TESTED` for too few pairs."""
     if worth.low is None or worth.high is None or worth.low <= 0:
         return NOT_TESTED
-    if worth.low >= 1 - NO_WORTH and worth.high <= 1 + NO_WORTH:
-        return WORTH_NOTHING
+    if worth.low >= 1 / WORSE and worth.high <= WORSE:
+        return RatioVerdict.SAME
     if worth.high < 1:
-        return FASTER
-    return SLOWER if worth.low > 1 else UNKNOWN
+        return RatioVerdict.FASTER
+    return RatioVerdict.SLOWER if worth.low > 1 else RatioVerdict.INCONCLUSIVE
 
 
 _Times = dict[tuple[int, str, int], float]
@@ -317,7 +314,9 @@ def _verdict_entry(worth: Worth) -> Entry:
     text = worth.verdict
     if worth.shown and worth.verdict == NOT_TESTED:
         text = f"{counted(worth.shown.pairs, 'pair')}, {text}"
-    return Entry(text, hole=worth.verdict == SLOWER, best=worth.verdict == FASTER)
+    return Entry(
+        text, hole=worth.verdict == RatioVerdict.SLOWER, best=worth.verdict == RatioVerdict.FASTER
+    )
 
 
 _RATIO = ("ratio", "low", "high", "pairs")
@@ -412,7 +411,11 @@ def findings(analysis: Tuning) -> list[str]:
     """Return a sentence for each verdict that some settings have."""
     sentences = []
     names = _names(analysis.worths)
-    openings = {FASTER: "Faster with", SLOWER: "Slower with", WORTH_NOTHING: "Worth nothing"}
+    openings = {
+        RatioVerdict.FASTER: "Faster with",
+        RatioVerdict.SLOWER: "Slower with",
+        RatioVerdict.SAME: "The same with",
+    }
     for machine, worths in analysis.machines.items():
         where = ""
         if len(analysis.machines) > 1:
@@ -441,7 +444,7 @@ def headline(analysis: Tuning) -> list[str]:
         faster = [
             f"{row} {ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
             for _, row, ratio, _ in means
-            if verdict(ratio) == FASTER
+            if verdict(ratio) == RatioVerdict.FASTER
         ]
         others = len(means) - len(faster)
         rest = f"; {counted(others, 'other row')} not faster" if others else ""
@@ -451,7 +454,11 @@ def headline(analysis: Tuning) -> list[str]:
         compared = [
             (worth.alone, worth.cell) for worth in worths if not worth.setting and worth.alone
         ]
-        helped = [(estimate, cell) for estimate, cell in compared if verdict(estimate) == FASTER]
+        helped = [
+            (estimate, cell)
+            for estimate, cell in compared
+            if verdict(estimate) == RatioVerdict.FASTER
+        ]
         if helped:
             most, cell = min(helped, key=lambda row: row[0].ratio)
             lines.append(

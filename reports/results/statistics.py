@@ -22,7 +22,7 @@ cannot contradict each other; without enough launches the interval decides.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +79,22 @@ _LEAST_VARIANCE = 1e-8
 # nothing.
 _FREEDOMS = np.geomspace(2, 2 * MOST_FREEDOM, 50)
 
-Verdict = Literal["worse", "better", "no clear difference"]
+
+class RatioVerdict(StrEnum):
+    """The verdict on a ratio of two times, such as of a cell over another one."""
+
+    SLOWER = "slower"
+    """Noise does not explain that the ratio is above 1, and it is above `WORSE`."""
+    FASTER = "faster"
+    """The mirror image."""
+    SAME = "same"
+    """The whole interval lies within `WORSE` of 1."""
+    INCONCLUSIVE = "inconclusive"
+
+    @property
+    def clear(self) -> bool:
+        """Whether the two times differ."""
+        return self in (RatioVerdict.SLOWER, RatioVerdict.FASTER)
 
 
 @dataclass(frozen=True)
@@ -594,26 +609,31 @@ def _root(later: float, gain: float, start_spread: float, step_spread: float) ->
     )
 
 
-def judge(ratio: Estimate, p_adjusted: float | None = None, worse: float = WORSE) -> Verdict:
-    """Say whether the first of two times is clearly longer ("worse"), clearly shorter, or neither.
+def judge_ratio(
+    ratio: Estimate, p_adjusted: float | None = None, margin: float = WORSE
+) -> RatioVerdict:
+    """Return the verdict on a ratio, by its adjusted p-value or else by its interval.
 
-    A ratio within ``worse`` of 1 is neither.
+    A ratio within ``margin`` of 1 is neither slower nor faster.
     """
     if p_adjusted is None:
         longer = ratio.low is None or ratio.low > 1.0
         shorter = ratio.high is None or ratio.high < 1.0
     else:
         longer = shorter = p_adjusted < SIGNIFICANCE
-    if ratio.value > worse and longer:
-        return "worse"
-    if ratio.value < 1 / worse and shorter:
-        return "better"
-    return "no clear difference"
+    if ratio.value > margin and longer:
+        return RatioVerdict.SLOWER
+    if ratio.value < 1 / margin and shorter:
+        return RatioVerdict.FASTER
+    if ratio.low is None or ratio.high is None:
+        return RatioVerdict.INCONCLUSIVE
+    is_within = ratio.low >= 1 / margin and ratio.high <= margin
+    return RatioVerdict.SAME if is_within else RatioVerdict.INCONCLUSIVE
 
 
 def clearly_slower(one: Summary, other: Summary, confidence: float = CONFIDENCE) -> bool:
     """Tell whether one time is longer than another by more than noise may explain."""
-    return judge(ratio(one, other, confidence)) == "worse"
+    return judge_ratio(ratio(one, other, confidence)) is RatioVerdict.SLOWER
 
 
 def as_fast(one: Summary, fastest: Summary) -> bool:
@@ -718,9 +738,9 @@ class Contrast:
         return self.p_adjusted is not None
 
     @property
-    def verdict(self) -> Verdict:
-        """The verdict of `judge`."""
-        return judge(self.ratio, self.p_adjusted)
+    def verdict(self) -> RatioVerdict:
+        """The verdict of `judge_ratio`."""
+        return judge_ratio(self.ratio, self.p_adjusted)
 
     @property
     def swapped(self) -> "Contrast":

@@ -16,12 +16,12 @@ from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import report
 from dlbench.reports.formats.export import FORMATS, to_stdout
 from dlbench.reports.formats.pictures import check_picture
-from dlbench.reports.ratio.pairs import FASTER, SLOWER
 from dlbench.reports.ratio.releases import Point, Releases, largest_undecided, names_of
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.results.naming import counted, listed
 from dlbench.reports.results.record import BASELINE, CANDIDATE, RELEASES, Run
 from dlbench.reports.results.results import Results
+from dlbench.reports.results.statistics import RatioVerdict
 from dlbench.reports.results.storage import delivery
 from dlbench.reports.results.storage.store import Store
 
@@ -268,7 +268,7 @@ def _overrides(given: ReleasesOptions, step: Framework | None) -> SuiteOverrides
 def _suggest_bisections(content: Releases, given: ReleasesOptions, step: Framework | None) -> None:
     """Print the commands that confirm each change of speed, and that settle undecided ones."""
     for point in content.rows:
-        if point.change in (SLOWER, FASTER):
+        if point.change in (RatioVerdict.SLOWER, RatioVerdict.FASTER):
             say(f"Confirm it, and find the release: {_bisection(point, given, step)}")
     for point in largest_undecided(content):
         say(
@@ -279,7 +279,11 @@ def _suggest_bisections(content: Releases, given: ReleasesOptions, step: Framewo
 
 def _slower_releases(content: Releases) -> list[Point]:
     """Return the releases to profile: slower than the one before, the slowest first."""
-    slower = [point for point in content.rows if point.change == SLOWER and point.operators is None]
+    slower = [
+        point
+        for point in content.rows
+        if point.change == RatioVerdict.SLOWER and point.operators is None
+    ]
     return sorted(slower, key=lambda point: -point.size)[: profiling.MOST_CELLS]
 
 

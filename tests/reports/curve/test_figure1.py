@@ -19,7 +19,14 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.curve.curve import Curve, Curves
 from dlbench.reports.curve.figure1 import PAYS, fastest_sizes, figure1, figure1_to_picture, knee_of
 from dlbench.reports.results.record import Record
-from dlbench.reports.results.statistics import Summary, judge, published, ratio, summarise
+from dlbench.reports.results.statistics import (
+    RatioVerdict,
+    Summary,
+    judge_ratio,
+    published,
+    ratio,
+    summarise,
+)
 
 FORMATS = exporters("figure1")
 SIZES = (16, 32, 64, 128, 256, 512)
@@ -138,7 +145,7 @@ def test_best_and_knee_keep_to_their_definitions(times: dict[int, Summary], powe
     for size in times:
         # Compared by the same number of examples, not by their own mini-batches.
         compared = ratio(_times(times[size], 4096 / size), _times(times[highest], 4096 / highest))
-        assert (size in sizes) is (judge(compared) != "worse")
+        assert (size in sizes) is (judge_ratio(compared) is not RatioVerdict.SLOWER)
     # A device of another speed has the same best and knee.
     scaled = {size: _times(seconds, 2.0**power) for size, seconds in times.items()}
     assert (fastest_sizes(scaled), knee_of(scaled)) == (sizes, knee)

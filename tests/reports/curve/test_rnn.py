@@ -18,7 +18,7 @@ from dlbench.reports.curve.curve import Curves
 from dlbench.reports.curve.fits import crossing, fit_line
 from dlbench.reports.curve.rnn import Findings, Size, faster_from, growth, study, threads_words
 from dlbench.reports.curve.rnn import published as study_of_2017
-from dlbench.reports.results.statistics import Summary, published, summarise
+from dlbench.reports.results.statistics import RatioVerdict, Summary, published, summarise
 from dlbench.reports.results.storage.store import Store
 
 Call = Callable[..., tuple[int, str, str]]
@@ -113,10 +113,16 @@ def test_intervals_of_crossings_cover_the_truth() -> None:
 @pytest.mark.parametrize(
     ("verdicts", "words"),
     [
-        (("worse", "worse", "better"), "use 1 thread below n_rec 50"),
-        (("better", "better", "better"), "use 4 threads from n_rec 10 on, the smallest measured"),
         (
-            ("better", "worse", "no clear difference"),
+            (RatioVerdict.SLOWER, RatioVerdict.SLOWER, RatioVerdict.FASTER),
+            "use 1 thread below n_rec 50",
+        ),
+        (
+            (RatioVerdict.FASTER, RatioVerdict.FASTER, RatioVerdict.FASTER),
+            "use 4 threads from n_rec 10 on, the smallest measured",
+        ),
+        (
+            (RatioVerdict.FASTER, RatioVerdict.SLOWER, RatioVerdict.INCONCLUSIVE),
             "use 1 thread up to n_rec 50, the largest measured",
         ),
     ],

@@ -35,7 +35,7 @@ from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.results import Results
-from dlbench.reports.results.statistics import holm, summarise, welch
+from dlbench.reports.results.statistics import RatioVerdict, holm, summarise, welch
 
 HOST = Host(make.MACHINE, "two cores, four CPUs", 2, 4, 4.0, logical_cpus=4)
 TESTED = "Welch's t, Holm-adjusted for {} comparisons, p < 0.05"
@@ -373,7 +373,7 @@ def test_laws_are_fitted_to_the_bound_row_and_penalties_to_the_other() -> None:
         assert point.findings.past_physical_cores is None
         assert penalty(point).p_value is None
     assert [point.at for point in other.points if penalty(point).p_adjusted is not None] == [16]
-    assert penalty(other.points[-1]).verdict == "worse"
+    assert penalty(other.points[-1]).verdict is RatioVerdict.SLOWER
     # Without a bound row the counts up to the CPUs are fitted, and have Karp and Flatt's fraction.
     (alone,) = curves_of(records_of({**LAW, 16: 5.0}), WIDE)
     assert alone.findings.fits.fitted_threads == tuple(LAW)
@@ -405,9 +405,9 @@ def test_advice_and_findings_cannot_contradict_one_another(
         point.findings.past_effective_cpus for point in curve.points if point.at == best(curve)
     )
     # More threads than CPUs are advised only with a finding that they gain.
-    assert best(curve) <= cpus or past is None or past.verdict == "better"
+    assert best(curve) <= cpus or past is None or past.verdict is RatioVerdict.FASTER
     fastest = min(curve.points, key=lambda point: point.seconds.median)
-    assert penalty(fastest).verdict != "better"
+    assert penalty(fastest).verdict is not RatioVerdict.FASTER
     assert all(
         penalty(point).value > 1 for point in curve.points if point.at < min(best(curve), cpus + 1)
     )

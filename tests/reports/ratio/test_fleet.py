@@ -15,13 +15,13 @@ from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Reading
 from dlbench.reports.formats.export import export
 from dlbench.reports.ratio.fleet import NONE, NOTHING, REPORT
-from dlbench.reports.ratio.nodes import FAST, LIKE, Kind, NodeSeen, contrasts
+from dlbench.reports.ratio.nodes import Kind, NodeSeen, contrasts
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.flags import SHARED_NODE
 from dlbench.reports.results.hosts import Host, Node
 from dlbench.reports.results.results import Narrowing, Results
-from dlbench.reports.results.statistics import SIGNIFICANCE, summarise
+from dlbench.reports.results.statistics import SIGNIFICANCE, RatioVerdict, summarise
 
 KIND = Host("kind-1", "EPYC, 4 CPUs", 4, 4, 4.0, cpu_model="EPYC", memory_gib=16)
 CALM = Reading(
@@ -174,7 +174,7 @@ def test_the_slow_node_is_named_with_its_ratio_and_on_what():
     kinds = report_of(records(SLOW), rates)
     (line,) = REPORT.headline(kinds)
     assert re.match(
-        r"n3 is slow: 1\.36x 1\.\d+-1\.\d+ the time of the 5 other nodes of its kind \(geometric",
+        r"n3 is slower: 1\.36x 1\.\d+-1\.\d+ the time of the 5 other nodes of its kind \(geometric",
         line,
     )
     assert line.endswith("(geometric mean of 4 benchmarks); most on memory bandwidth, 2.00x.")
@@ -185,7 +185,9 @@ def test_the_slow_node_is_named_with_its_ratio_and_on_what():
     nodes = by_node(kinds)
     assert nodes["n3"]["on"][0]["benchmark"] == "memory bandwidth"
     assert nodes["n3"]["readings"] == 4
-    assert {name for name, node in nodes.items() if node["verdict"] == "slow"} == {"n3"}
+    assert {name for name, node in nodes.items() if node["verdict"] == RatioVerdict.SLOWER} == {
+        "n3"
+    }
 
 
 def test_of_two_nodes_either_may_be_at_fault():
@@ -267,7 +269,7 @@ def test_one_fleet_can_be_chosen_and_one_that_is_not_there_is_an_error():
     measured = [*records(SAME, fleet="20261101"), *records(SLOW, fleet="20261102")]
     assert {len(node["fleets"]) for node in by_node(report_of(measured)).values()} == {2}
     assert REPORT.headline(report_of(measured, fleet="20261101")) == [NOTHING]
-    assert REPORT.headline(report_of(measured, fleet="20261102"))[0].startswith("n3 is slow")
+    assert REPORT.headline(report_of(measured, fleet="20261102"))[0].startswith("n3 is slower")
     nothing = report_of(measured, narrowing=Narrowing(suite="other"))
     assert (nothing, REPORT.page(nothing, ReportOptions()).before) == ([], (NONE,))
     with pytest.raises(ReportError, match="There is no fleet 'x'; there are 20261101, 20261102"):
@@ -280,7 +282,7 @@ def test_of_many_nodes_the_slowest_are_shown_and_the_others_counted():
     many = {f"n{number:03}": {"fcn5": 1.0} for number in range(60)} | {"n030": {"fcn5": 1.5}}
     kinds = report_of(records(many))
     text = shown(kinds, top=5)
-    assert "55 further nodes: 55 like the others." in " ".join(text.split())
+    assert "55 further nodes: 55 same." in " ".join(text.split())
     assert text.index("n030") < text.index("n000")
     assert len(list(REPORT.as_rows(kinds).lines)) == 120
 
@@ -331,20 +333,24 @@ def test_a_node_five_per_cent_slow_is_found_and_no_other():
     rng = np.random.default_rng(SEED)
     for _ in range(20):
         on, means = judged(drawn(rng, (8, 6, 3), node=0.003, slow=1.05))
-        assert [ratio.verdict for ratio in means[:-1]] == [LIKE] * 7
-        assert means[-1].verdict == "slow"
+        assert [ratio.verdict for ratio in means[:-1]] == [RatioVerdict.SAME] * 7
+        assert means[-1].verdict == RatioVerdict.SLOWER
         assert means[-1].ratio.value == pytest.approx(1.05, rel=0.015)
         assert means[-1].others == 7
-        assert "slow" in {ratio.verdict for ratio in on if ratio.node.name == "n8"}
+        assert RatioVerdict.SLOWER in {ratio.verdict for ratio in on if ratio.node.name == "n8"}
 
 
 @pytest.mark.parametrize("factor", [1.3, 30.0])
 def test_a_very_slow_node_makes_no_other_look_fast(factor):
     logs = drawn(np.random.default_rng(SEED), (3, 4, 4), slow=factor)
     on, means = judged(logs)
-    assert [ratio.verdict for ratio in means] == [LIKE, LIKE, "slow"]
+    assert [ratio.verdict for ratio in means] == [
+        RatioVerdict.SAME,
+        RatioVerdict.SAME,
+        RatioVerdict.SLOWER,
+    ]
     assert [ratio.others for ratio in means] == [1, 1, 2]
-    assert FAST not in {ratio.verdict for ratio in on}
+    assert RatioVerdict.FASTER not in {ratio.verdict for ratio in on}
     assert means[-1].ratio.value == pytest.approx(factor, rel=0.02)
 
 
@@ -353,7 +359,12 @@ def test_several_slow_nodes_and_a_fast_one_are_all_named():
     for node, factor in ((0, 3.0), (1, 1.2), (2, 0.8)):
         logs[node] += math.log(factor)
     _, means = judged(logs)
-    assert [ratio.verdict for ratio in means] == ["slow", "slow", FAST, *[LIKE] * 6]
+    assert [ratio.verdict for ratio in means] == [
+        RatioVerdict.SLOWER,
+        RatioVerdict.SLOWER,
+        RatioVerdict.FASTER,
+        *[RatioVerdict.SAME] * 6,
+    ]
     assert [ratio.ratio.value for ratio in means[:3]] == pytest.approx([3.0, 1.2, 0.8], rel=0.02)
 
 
@@ -361,17 +372,19 @@ def test_a_node_slow_on_one_benchmark_only_is_named_there():
     logs = drawn(np.random.default_rng(SEED), (6, 12, 4))
     logs[2, 7] += math.log(1.15)
     on, means = judged(logs)
-    assert [(ratio.node.name, ratio.benchmark) for ratio in on if ratio.verdict == "slow"] == [
-        ("n3", "benchmark 7")
-    ]
-    assert "slow" not in {ratio.verdict for ratio in means}
+    assert [
+        (ratio.node.name, ratio.benchmark) for ratio in on if ratio.verdict == RatioVerdict.SLOWER
+    ] == [("n3", "benchmark 7")]
+    assert RatioVerdict.SLOWER not in {ratio.verdict for ratio in means}
 
 
 def test_of_one_launch_each_there_is_no_p_value_and_noise_is_no_finding():
     rng = np.random.default_rng(SEED)
     on, means = judged(drawn(rng, (10, 4, 1), slow=1.5))
     assert {ratio.p_adjusted for ratio in on} == {None}
-    assert [ratio.verdict for ratio in means].count("slow") == 1
-    assert means[-1].verdict == "slow"
+    assert [ratio.verdict for ratio in means].count(RatioVerdict.SLOWER) == 1
+    assert means[-1].verdict == RatioVerdict.SLOWER
     on, means = judged(drawn(rng, (10, 4, 1)))
-    assert not {"slow", FAST} & {ratio.verdict for ratio in (*on, *means)}
+    assert not {RatioVerdict.SLOWER, RatioVerdict.FASTER} & {
+        ratio.verdict for ratio in (*on, *means)
+    }

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from dlbench.adapters.protocol import INSTALLED
 from dlbench.reports.ratio import fastest, frameworks, machines
-from dlbench.reports.ratio.pairs import FASTER, SAME, SLOWER, UNKNOWN, pair_of, with_verdicts
+from dlbench.reports.ratio.pairs import pair_of, with_verdicts
 from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.results import leaders
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.results import Results
-from dlbench.reports.results.statistics import clearly_slower
+from dlbench.reports.results.statistics import RatioVerdict, clearly_slower
 
 KIND = Host("one", "alpha", 2, 2, 2.0, cpu_model="EPYC", memory_gib=8)
 TWIN = replace(KIND, fingerprint="two", name="beta")
@@ -238,7 +238,7 @@ def test_a_row_slower_by_one_factor_everywhere_has_that_mean(times, factor):
     assert reference == "torch"  # the most cells
     assert mxnet.ratio.value == pytest.approx(factor, rel=1e-4)
     _, same = standing([*row("torch", base), *row("a", base)], "a")
-    assert (same.count("better"), same.count("worse")) == (0, 0)
+    assert (same.count(RatioVerdict.FASTER), same.count(RatioVerdict.SLOWER)) == (0, 0)
 
 
 def test_only_networks_of_both_count_and_rows_with_fewer_stand_apart():
@@ -252,7 +252,7 @@ def test_only_networks_of_both_count_and_rows_with_fewer_stand_apart():
     assert reference == "torch"  # as many times as jax, and faster
     assert [group.network for group in mxnet.groups] == ["fcn5", "fcn8"]
     assert mxnet.ratio.value == pytest.approx(1.0)
-    assert (mxnet.count("better"), mxnet.count("worse")) == (1, 1)
+    assert (mxnet.count(RatioVerdict.FASTER), mxnet.count(RatioVerdict.SLOWER)) == (1, 1)
     page = frameworks.REPORT.page(frameworks.frameworks(matrix_of(records)), ReportOptions())
     names = [line[0].text for line in page.tables[0].rows if len(line) > 1]
     assert names == ["torch eager", "jax eager", "mxnet eager"]
@@ -280,12 +280,20 @@ def test_swapping_machines_inverts_the_ratio(times):
     for pair, turned in zip(there, back, strict=True):
         assert pair.ratio.value * turned.ratio.value == pytest.approx(1.0, rel=1e-4)
         assert pair.ratio.low * turned.ratio.high == pytest.approx(1.0, rel=1e-4)
-        assert {SLOWER: FASTER, FASTER: SLOWER}.get(pair.verdict, pair.verdict) == turned.verdict
+        assert {
+            RatioVerdict.SLOWER: RatioVerdict.FASTER,
+            RatioVerdict.FASTER: RatioVerdict.SLOWER,
+        }.get(pair.verdict, pair.verdict) == turned.verdict
 
 
 @pytest.mark.parametrize(
     ("seconds", "verdict"),
-    [(2.0, SLOWER), (0.5, FASTER), ([1.0, 1.0001, 1.0002], SAME), ([0.9, 1.0, 1.12], UNKNOWN)],
+    [
+        (2.0, RatioVerdict.SLOWER),
+        (0.5, RatioVerdict.FASTER),
+        ([1.0, 1.0001, 1.0002], RatioVerdict.SAME),
+        ([0.9, 1.0, 1.12], RatioVerdict.INCONCLUSIVE),
+    ],
     ids=str,
 )
 def test_machines_of_one_kind_have_a_verdict(seconds, verdict):
@@ -359,8 +367,8 @@ def test_verdicts_from_single_launches_are_adjusted_for_their_number() -> None:
     pair = pair_of(slow, fast)
     assert pair is not None
     assert [judged.verdict for judged in with_verdicts([pair])] == [
-        SLOWER
+        RatioVerdict.SLOWER
     ]  # at launches that deviate by 5 %
     assert {(judged.verdict, judged.p_value) for judged in with_verdicts([pair] * 100)} == {
-        (UNKNOWN, None)
+        (RatioVerdict.INCONCLUSIVE, None)
     }

@@ -14,11 +14,8 @@ from scipy import stats
 from dlbench.adapters import tuning
 from dlbench.adapters.protocol import INSTALLED, TUNED
 from dlbench.reports.ratio.tuning import (
-    FASTER,
     NOT_TESTED,
     REPORT,
-    SLOWER,
-    WORTH_NOTHING,
     applies,
     over_networks,
     verdict,
@@ -28,6 +25,7 @@ from dlbench.reports.report import ReportOptions, Source
 from dlbench.reports.results.hosts import read_host
 from dlbench.reports.results.record import SEARCH
 from dlbench.reports.results.results import Results
+from dlbench.reports.results.statistics import RatioVerdict
 
 NAMES = ("alpha", "beta", "gamma")
 
@@ -85,7 +83,7 @@ def test_of_two_settings_that_do_the_same_work_one_is_worth_nothing_beside_the_o
     for worth in worths(made)[1]:
         assert worth.alone.ratio == pytest.approx(0.5)
         assert worth.among.ratio == pytest.approx(1.0)
-        assert worth.verdict == WORTH_NOTHING
+        assert worth.verdict == RatioVerdict.SAME
 
 
 def test_over_networks_each_counts_once_however_often_it_was_measured():
@@ -142,7 +140,7 @@ def test_a_launch_setting_is_compared_with_the_same_without_it():
     assert worth_by_setting["torch", "jemalloc"].alone.ratio == pytest.approx(0.8)
     assert worth_by_setting["torch", "jemalloc"].among.ratio == pytest.approx(0.9)
     assert worth_by_setting["torch", "alpha"].alone.ratio == pytest.approx(0.5)
-    assert worth_by_setting["jax", "jemalloc"].verdict == SLOWER
+    assert worth_by_setting["jax", "jemalloc"].verdict == RatioVerdict.SLOWER
 
 
 def test_the_report_says_what_helps_and_what_hurts():
@@ -152,12 +150,16 @@ def test_the_report_says_what_helps_and_what_hurts():
     page = REPORT.page(analysis, ReportOptions())
     assert "Faster with: alpha (torch eager) on fcn5." in page.before
     assert "Slower with: beta (torch eager) on fcn5." in page.before
-    assert "Worth nothing: gamma (torch eager) on fcn5." in page.before
+    assert "The same with: gamma (torch eager) on fcn5." in page.before
     assert REPORT.as_data(analysis)["over_networks"] == []
     assert worths(records_of({"alpha": 0.5}, names=("alpha",), pairs=5))[1][0].verdict == NOT_TESTED
     rows = list(REPORT.as_rows(analysis).lines)
     assert [row["setting"] for row in rows] == [None, *NAMES]
-    assert [row["verdict"] for row in rows[1:]] == [FASTER, SLOWER, WORTH_NOTHING]
+    assert [row["verdict"] for row in rows[1:]] == [
+        RatioVerdict.FASTER,
+        RatioVerdict.SLOWER,
+        RatioVerdict.SAME,
+    ]
     assert (
         "dlbench run tuning"
         in REPORT.page(REPORT.analyse(Source(Results)), ReportOptions()).before[0]

@@ -19,6 +19,7 @@ from dlbench.reports.results.statistics import (
     UNKNOWN_SPREAD,
     Contrast,
     Estimate,
+    RatioVerdict,
     Summary,
     break_even,
     clearly_slower,
@@ -268,19 +269,20 @@ def of(
 @pytest.mark.parametrize(
     ("comparison", "verdict"),
     [
-        (of(1.5, p=0.01), "worse"),
-        (of(1.5, 1.4, 1.6, p=0.06), "no clear difference"),
-        (of(1.01, p=1e-9), "no clear difference"),
+        (of(1.5, p=0.01), RatioVerdict.SLOWER),
+        (of(1.5, 1.4, 1.6, p=0.06), RatioVerdict.INCONCLUSIVE),
+        (of(1.01, p=1e-9), RatioVerdict.INCONCLUSIVE),
         # Untested: by the ratio, and its interval where there is one.
-        (of(1.1, 1.01, 1.2), "worse"),
-        (of(1.1, 0.99, 1.2), "no clear difference"),
-        (of(1.01, 1.005, 1.015), "no clear difference"),
-        (of(1.1), "worse"),
-        (of(0.9, 0.8, 0.99), "better"),
+        (of(1.1, 1.01, 1.2), RatioVerdict.SLOWER),
+        (of(1.1, 0.99, 1.2), RatioVerdict.INCONCLUSIVE),
+        (of(1.01, 1.005, 1.015), RatioVerdict.SAME),
+        (of(1.01, 0.97, 1.015), RatioVerdict.INCONCLUSIVE),
+        (of(1.1), RatioVerdict.SLOWER),
+        (of(0.9, 0.8, 0.99), RatioVerdict.FASTER),
     ],
 )
-def test_verdicts(comparison: Contrast, verdict: str) -> None:
-    assert comparison.verdict == verdict
+def test_verdicts(comparison: Contrast, verdict: RatioVerdict) -> None:
+    assert comparison.verdict is verdict
 
 
 def test_as_many_launches_as_named_tell_a_difference_of_that_size() -> None:
@@ -312,7 +314,12 @@ def test_as_many_launches_as_named_tell_a_difference_of_that_size() -> None:
 def test_a_contrast_the_other_way_round_says_the_opposite(
     value: float, width: float, p_adjusted: float | None
 ) -> None:
-    opposite = {"worse": "better", "better": "worse", "no clear difference": "no clear difference"}
+    opposite = {
+        RatioVerdict.SLOWER: RatioVerdict.FASTER,
+        RatioVerdict.FASTER: RatioVerdict.SLOWER,
+        RatioVerdict.SAME: RatioVerdict.SAME,
+        RatioVerdict.INCONCLUSIVE: RatioVerdict.INCONCLUSIVE,
+    }
     comparison = Contrast(
         4, 2, Estimate(value, value / width, value * width, ""), p_adjusted, p_adjusted
     )
