@@ -272,9 +272,9 @@ def _data(bisection: Bisection) -> dict[str, Any]:
         "tried": objects(_columns(bisection.kind), bisection.tried),
         "ends": {
             "verdict": ends.verdict,
-            "ratio": judgement.ratio,
-            "low": judgement.low,
-            "high": judgement.high,
+            "ratio": judgement.ratio and judgement.ratio.value,
+            "low": judgement.ratio and judgement.ratio.low,
+            "high": judgement.ratio and judgement.ratio.high,
             "p": judgement.p,
             "sentence": judgement.sentence,
             "pairs": len(ends.pairs[0]),

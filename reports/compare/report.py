@@ -27,7 +27,7 @@ from dlbench.reports.results.number_text import percent
 from dlbench.reports.results.record import BASELINE, CANDIDATE
 from dlbench.reports.results.safe_text import one_line, table_field, visible_lines
 from dlbench.reports.results.statistics import Estimate
-from dlbench.reports.results.verdict import POWER, Rule, Verdict
+from dlbench.reports.results.verdict import NO_INTERVAL, POWER, Rule, Verdict
 
 
 class Words(NamedTuple):
@@ -137,7 +137,7 @@ def ratio_of_cell(cell: CellComparison) -> str:
     """Return a cell's ratio and interval, or the reason for having none."""
     judgement = cell.judgement
     if judgement.ratio is not None:
-        return ratio_of(Estimate(judgement.ratio, judgement.low, judgement.high, ""))
+        return ratio_of(judgement.ratio)
     baseline = _status_word(cell.baseline.status)
     candidate = _status_word(cell.candidate.status)
     if baseline != candidate:
@@ -197,22 +197,22 @@ def _pairs_data(cell: CellComparison) -> dict[str, Any]:
     return dict(zip((BASELINE, CANDIDATE), cell.pairs, strict=True))
 
 
-def _tail_data(cell: CellComparison) -> dict[str, float] | None:
+def _tail_data(cell: CellComparison) -> dict[str, float | None] | None:
     tail = cell.tail
-    return None if tail is None else {"ratio": tail.ratio, "low": tail.low, "high": tail.high}
+    return None if tail is None else {"ratio": tail.value, "low": tail.low, "high": tail.high}
 
 
-_JUDGEMENT = (
-    "ratio",
-    "low",
-    "high",
-    "p",
-    "adjusted_p",
-    "smallest_effect",
-    "standard_error",
-    "method",
-    "sentence",
-)
+def _ratio_value(cell: CellComparison) -> float | None:
+    ratio = cell.judgement.ratio
+    return None if ratio is None else ratio.value
+
+
+def _method_of(cell: CellComparison) -> str:
+    ratio = cell.judgement.ratio
+    return NO_INTERVAL if ratio is None else ratio.method
+
+
+_JUDGEMENT = ("p", "adjusted_p", "smallest_effect", "standard_error")
 _SIDE = ("status", "launches", "contended", "environment")
 _CELL: tuple[Column[CellComparison], ...] = (
     Column("", "", _row_text),
@@ -223,7 +223,11 @@ _CELL: tuple[Column[CellComparison], ...] = (
     Column("finding", "verdict", lambda cell: cell.verdict, _finding_entry),
     Column("", "launches", launches_of),
     Column("verdict", None, _verdict_of_numbers),
+    Column("ratio", None, _ratio_value),
+    *attributes(lambda cell: cell.judgement.ratio, "low", "high"),
     *attributes(lambda cell: cell.judgement, *_JUDGEMENT, standard_error=None),
+    Column("method", None, _method_of),
+    Column("sentence", None, lambda cell: cell.judgement.sentence),
     Column("launches_used", None, _launches_used, fields=None),
     Column("pairs", None, _pairs_data, fields=None),
     Column("tail", None, _tail_data, fields=None),
@@ -370,11 +374,11 @@ def _slower_tails(comparison: Comparison) -> list[str]:
         tail = cell.tail
         if tail is None or cell.verdict in GRAVE or tail.slower_p > _TAIL_P:
             continue
-        if tail.ratio > 1 + comparison.rule.magnitude:
+        if tail.value > 1 + comparison.rule.magnitude:
             ends = f"{tail.low:.3f} to {tail.high:.3f}"
             lines.append(
                 f"{name_of(cell.cell)}: one step in ten is slower: nine in ten take up to "
-                f"{tail.ratio:.3f} times as long as the baseline's ({ends}, p {tail.slower_p:.2g})."
+                f"{tail.value:.3f} times as long as the baseline's ({ends}, p {tail.slower_p:.2g})."
             )
     return lines
 
@@ -583,7 +587,7 @@ def _changed(comparison: Comparison) -> list[CellComparison]:
 
 
 def _size_of_change(cell: CellComparison) -> float:
-    return abs(math.log(cell.judgement.ratio or 1.0))
+    return abs(math.log(_ratio_value(cell) or 1.0))
 
 
 def _fields(cell: CellComparison) -> tuple[str, str]:
@@ -680,7 +684,7 @@ def _case(cell: CellComparison) -> ElementTree.Element:
     body = [sentence_of(cell)]
     if cell.judgement.ratio is not None:
         body.append(f"candidate / baseline {ratio_of_cell(cell)}")
-    body += [f"{launches_of(cell)} launches, {cell.judgement.method}", *details_of([cell]), ""]
+    body += [f"{launches_of(cell)} launches, {_method_of(cell)}", *details_of([cell]), ""]
     outcome = ElementTree.SubElement(case, words.junit or "system-out")
     if words.junit:
         outcome.set("message", f"{words.word}: {one_line(sentence_of(cell))}")

@@ -32,7 +32,7 @@ from dlbench.reports.results.naming import (
 )
 from dlbench.reports.results.record import SEARCH, Record, last_attempts
 from dlbench.reports.results.results import Results
-from dlbench.reports.results.statistics import WORSE, Estimate, RatioVerdict, summarise
+from dlbench.reports.results.statistics import Estimate, RatioVerdict, judge_ratio, summarise
 from dlbench.reports.results.verdict import (
     FEWEST_PAIRS,
     PairedEstimate,
@@ -120,15 +120,9 @@ class Tuning:
         return grouped(self.worths, lambda worth: worth.machine)
 
 
-def verdict(worth: PairedEstimate | Estimate) -> str:
+def verdict(worth: Estimate) -> str:
     """Return a `RatioVerdict`, or `NOT_TESTED` for too few pairs."""
-    if worth.low is None or worth.high is None or worth.low <= 0:
-        return NOT_TESTED
-    if worth.low >= 1 / WORSE and worth.high <= WORSE:
-        return RatioVerdict.SAME
-    if worth.high < 1:
-        return RatioVerdict.FASTER
-    return RatioVerdict.SLOWER if worth.low > 1 else RatioVerdict.INCONCLUSIVE
+    return NOT_TESTED if worth.low is None else judge_ratio(worth)
 
 
 _Times = dict[tuple[int, str, int], float]
@@ -215,7 +209,7 @@ def _worths_of_build(machine: str, cell: Cell, build: _Build, times: _TimesOfBui
         newest = None
         for pairs in grouped(common, lambda key: key[0]).values():
             estimate = estimate_pairs([before[key] for key in pairs], [after[key] for key in pairs])
-            if estimate.low > 0:
+            if estimate.low is not None:
                 return estimate
             newest = newest or estimate
         return newest
@@ -263,7 +257,7 @@ def over_networks(worths: Iterable[Worth]) -> list[Mean]:
         if names[first.machine, name] > 1:
             name = _long_name(first.cell)
         ratios = [
-            geometric_mean(worth.alone.ratio for worth in worths_of_network if worth.alone)
+            geometric_mean(worth.alone.value for worth in worths_of_network if worth.alone)
             for worths_of_network in networks.values()
         ]
         low = high = None
@@ -300,14 +294,13 @@ def _names(worths: Iterable[Worth]) -> dict[Cell, str]:
 # Its tables.
 
 
-def _ratio_entry(worth: PairedEstimate | Estimate | None) -> Entry:
+def _ratio_entry(worth: Estimate | None) -> Entry:
     if worth is None:
         return Entry(MISSING)
-    value = worth.ratio if isinstance(worth, PairedEstimate) else worth.value
     ends = ""
-    if worth.low is not None and worth.high is not None and worth.low > 0:
+    if worth.low is not None and worth.high is not None:
         ends = f" ({worth.low:.2f}-{worth.high:.2f})"
-    return Entry(f"{value:.3f}", ends)
+    return Entry(f"{worth.value:.3f}", ends)
 
 
 def _verdict_entry(worth: Worth) -> Entry:
@@ -460,10 +453,10 @@ def headline(analysis: Tuning) -> list[str]:
             if verdict(estimate) == RatioVerdict.FASTER
         ]
         if helped:
-            most, cell = min(helped, key=lambda row: row[0].ratio)
+            most, cell = min(helped, key=lambda row: row[0].value)
             lines.append(
                 f"{name}: tuning makes {len(helped)} of {len(compared)} rows faster, "
-                f"{name_of(cell)} most of all, to {most.ratio:.2f} of its time as installed "
+                f"{name_of(cell)} most of all, to {most.value:.2f} of its time as installed "
                 f"({most.low:.2f} to {most.high:.2f}, {most.pairs} pairs)."
             )
     return lines

@@ -175,11 +175,6 @@ def candidate(
     ratio = None
     if logs:
         estimate = estimate_pairs([1.0] * len(logs), np.exp(logs).tolist())
-        has_interval = estimate.low > 0
-        ratio = Estimate(
-            estimate.ratio,
-            estimate.low if has_interval else None,
-            estimate.high if has_interval else None,
-            f"Hodges-Lehmann estimate over {counted(len(logs), 'pair')}",
-        )
+        method = f"Hodges-Lehmann estimate over {counted(len(logs), 'pair')}"
+        ratio = Estimate(estimate.value, estimate.low, estimate.high, method)
     return Candidate(name, about, len(logs), ratio, slower, problem)

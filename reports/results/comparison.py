@@ -488,7 +488,7 @@ def geometric_mean(
         if judgement is None or not cell.same_work:
             continue
         if judgement.ratio is not None and judgement.standard_error is not None:
-            logs.append(math.log(judgement.ratio))
+            logs.append(math.log(judgement.ratio.value))
             errors.append(judgement.standard_error)
             freedoms.append(judgement.freedom or 1.0)
     count = len(logs)
@@ -520,9 +520,7 @@ def _judgement_of_first_look(cell: CellComparison) -> Judgement | None:
         return None
     estimate = estimate_few_pairs(before, after, CONFIDENCE)
     error = deviation_of(before, after) / math.sqrt(EARLY_LOOK)
-    return replace(
-        cell.judgement, ratio=estimate.ratio, standard_error=error, freedom=EARLY_LOOK - 1.0
-    )
+    return replace(cell.judgement, ratio=estimate, standard_error=error, freedom=EARLY_LOOK - 1.0)
 
 
 def pairs_of(

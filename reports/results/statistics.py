@@ -142,6 +142,14 @@ class Estimate:
     method: str
     """The method of the interval, or the reason why there is none."""
 
+    def is_below(self, limit: float) -> bool:
+        """Tell whether the whole interval is below a limit."""
+        return self.high is not None and self.high < limit
+
+    def is_above(self, limit: float) -> bool:
+        """Tell whether the whole interval is above a limit."""
+        return self.low is not None and self.low > limit
+
     def changed(self, change: Callable[[float], float], method: str = "") -> "Estimate":
         """Return it with a rising function applied to its value and its ends."""
         low = None if self.low is None else change(self.low)

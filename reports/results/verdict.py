@@ -47,7 +47,7 @@ from scipy.special import stdtr, stdtrit
 from dlbench.reports.results.judged import JUDGED, TIME
 from dlbench.reports.results.number_text import change_in_words, percent, signed_change
 from dlbench.reports.results.record import HISTORY_PAIRS
-from dlbench.reports.results.statistics import UNKNOWN_SPREAD, Spread
+from dlbench.reports.results.statistics import UNKNOWN_SPREAD, Estimate, Spread
 
 Floats = NDArray[np.float64]
 
@@ -67,6 +67,8 @@ SHARED_FREEDOM = 6.0
 FEWEST_LAUNCHES = 3
 """On each side, for a standard error that means something."""
 _SIGNED_RANKS = "signed ranks over"
+NO_INTERVAL = "no interval"
+"""The method of too few launches or pairs."""
 POWER = 0.80
 """The smallest effect is the one that would have been called a regression with this probability."""
 
@@ -261,14 +263,12 @@ def rule_of(values: Mapping[str, float]) -> Rule:
 
 
 @dataclass(frozen=True)
-class PairedEstimate:
-    """The ratio candidate / baseline over launches, all on the natural scale."""
+class PairedEstimate(Estimate):
+    """The ratio candidate / baseline over launches.
 
-    ratio: float
-    low: float
-    """0 if there are too few pairs for an interval of this confidence."""
-    high: float
-    """Infinite if there are too few pairs."""
+    Too few pairs for an interval of the confidence asked for have none.
+    """
+
     slower_p: float
     """One-sided: how often identical code would look at least this much slower."""
     faster_p: float
@@ -280,11 +280,10 @@ def estimate_data(estimate: PairedEstimate | None) -> dict[str, Any] | None:
     """Return an estimate as a JSON object; too few pairs have null for the ends of an interval."""
     if estimate is None:
         return None
-    has_interval = estimate.low > 0
     return {
-        "ratio": estimate.ratio,
-        "low": estimate.low if has_interval else None,
-        "high": estimate.high if has_interval else None,
+        "ratio": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
         "pairs": estimate.pairs,
     }
 
@@ -298,10 +297,7 @@ class Judgement:
     """The reason."""
     baseline_launches: int
     candidate_launches: int
-    method: str = "no interval"
-    ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
+    ratio: Estimate | None = None
     p: float | None = None
     """One-sided, of looking at least this much slower (or, below 1, faster) by chance."""
     adjusted_p: float | None = None
@@ -340,9 +336,10 @@ def judge(
     share = 0.5 + rule.confidence / 2
     half = max(float(stdtrit(freedom, share)) * error for error, freedom in errors)
     estimate = PairedEstimate(
-        ratio=math.exp(shift),
+        value=math.exp(shift),
         low=math.exp(shift - half),
         high=math.exp(shift + half),
+        method=method,
         slower_p=max(float(stdtr(freedom, -shift / error)) for error, freedom in errors),
         faster_p=max(float(stdtr(freedom, shift / error)) for error, freedom in errors),
         pairs=0,
@@ -351,7 +348,7 @@ def judge(
         (_smallest(error, freedom, rule), error, freedom) for error, freedom in errors
     )
     launches = len(before), len(after)
-    return _decide(estimate, rule, effect, launches, method, error, freedom)
+    return _decide(estimate, rule, effect, launches, error, freedom)
 
 
 def _standard_errors(
@@ -391,9 +388,8 @@ def judge_pairs(
     estimate = estimate_pairs(baseline, candidate, rule.confidence)
     deviation = deviation_of(baseline, candidate)
     effect = smallest_effect_of_pairs(deviation, pairs, rule)
-    method = f"{_SIGNED_RANKS} {pairs} interleaved pairs"
     error = deviation / math.sqrt(pairs)
-    return _decide(estimate, rule, effect, (pairs, pairs), method, error, pairs - 1)
+    return _decide(estimate, rule, effect, (pairs, pairs), error, pairs - 1)
 
 
 def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgement]:
@@ -432,7 +428,7 @@ def _adjust(judgement: Judgement, p_value: float, cells: int, rule: Rule) -> Jud
     found_change = judgement.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT)
     if not found_change or p_value <= rule.false_discovery_rate:
         return adjusted
-    clear = judgement.high is not None and judgement.high < 1 + rule.tolerance
+    clear = judgement.ratio is not None and judgement.ratio.is_below(1 + rule.tolerance)
     return replace(
         adjusted,
         verdict=Verdict.NO_REGRESSION if clear else Verdict.INCONCLUSIVE,
@@ -446,7 +442,7 @@ def _smallest_effect(judgement: Judgement, rule: Rule) -> float | None:
     freedom = judgement.freedom
     if judgement.smallest_effect is None or error is None or freedom is None:
         return judgement.smallest_effect
-    if judgement.method.startswith(_SIGNED_RANKS):
+    if judgement.ratio is not None and judgement.ratio.method.startswith(_SIGNED_RANKS):
         pairs = judgement.candidate_launches
         effect = smallest_effect_of_pairs(error * math.sqrt(pairs), pairs, rule)
     else:
@@ -470,12 +466,12 @@ def _decide(
     rule: Rule,
     smallest: float,
     launches: tuple[int, int],
-    method: str,
     error: float,
     freedom: float,
 ) -> Judgement:
     """Return the verdict that an estimate and a rule give, with its evidence."""
-    ratio, low, high = estimate.ratio, estimate.low, estimate.high
+    ratio = estimate.value
+    low, high = estimate.low, estimate.high
     change = signed_change(ratio, low, high)
     tolerance = percent(rule.tolerance)
     larger, smaller, rise = rule.words
@@ -487,10 +483,10 @@ def _decide(
     elif ratio < 1 / (1 + rule.magnitude) and estimate.faster_p <= rule.p_value:
         verdict = Verdict.IMPROVEMENT
         sentence = change_in_words(ratio, low, high, larger, smaller)
-    elif high < 1 + rule.tolerance:
+    elif estimate.is_below(1 + rule.tolerance):
         verdict = Verdict.NO_REGRESSION
         sentence = f"{change}: {rise} of {tolerance} is excluded"
-    elif low > 1:
+    elif estimate.is_above(1):
         sentence = (
             f"{change}: {larger}, but {launches[1]} launches a side do not prove it (p "
             f"{estimate.slower_p:.2g})"
@@ -502,10 +498,7 @@ def _decide(
         sentence,
         baseline_launches=launches[0],
         candidate_launches=launches[1],
-        method=method,
-        ratio=ratio,
-        low=low,
-        high=high,
+        ratio=Estimate(ratio, low, high, estimate.method),
         p=estimate.slower_p if ratio >= 1 else estimate.faster_p,
         smallest_effect=effect,
         standard_error=error,
@@ -530,8 +523,11 @@ def _too_few(before: Floats, after: Floats, needed: int, units: str) -> Judgemen
     """Return the judgement of too few log-times; their plain ratio is shown."""
     fewer = min(len(before), len(after))
     reason = f"too few {units}: {fewer}, and {needed} are needed on each side"
-    ratio = float(np.exp(np.mean(after) - np.mean(before))) if fewer else None
-    return Judgement(Verdict.INCONCLUSIVE, reason, len(before), len(after), ratio=ratio)
+    ratio = None
+    if fewer:
+        value = float(np.exp(np.mean(after) - np.mean(before)))
+        ratio = Estimate(value, None, None, NO_INTERVAL)
+    return Judgement(Verdict.INCONCLUSIVE, reason, len(before), len(after), ratio)
 
 
 def _logs(*series: Sequence[float]) -> list[Floats]:
@@ -595,13 +591,17 @@ def estimate_pairs(
     negative = int(np.count_nonzero(walsh < 0.0)) + half_of_zeros
     positive = int(np.count_nonzero(walsh > 0.0)) + half_of_zeros
     cut = int(np.searchsorted(below, (1 - confidence) / 2, side="right"))
-    low, high = -math.inf, math.inf
+    low = high = None
+    method = NO_INTERVAL
     if cut > 0:
-        low, high = float(walsh[cut - 1]), float(walsh[-cut])
+        low = math.exp(float(walsh[cut - 1]))
+        high = math.exp(float(walsh[-cut]))
+        method = f"{_SIGNED_RANKS} {pairs} interleaved pairs"
     return PairedEstimate(
-        ratio=math.exp(float(np.median(walsh))),
-        low=math.exp(low),
-        high=math.exp(high),
+        value=math.exp(float(np.median(walsh))),
+        low=low,
+        high=high,
+        method=method,
         slower_p=float(below[min(negative, most)]),
         faster_p=float(below[min(positive, most)]),
         pairs=pairs,
@@ -631,9 +631,10 @@ def estimate_few_pairs(
     centre = float(differences.mean())
     half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
     return PairedEstimate(
-        ratio=math.exp(centre),
+        value=math.exp(centre),
         low=math.exp(centre - half),
         high=math.exp(centre + half),
+        method=f"Student's t over {pairs} interleaved pairs",
         slower_p=float(stdtr(freedom, -centre / error)),
         faster_p=float(stdtr(freedom, centre / error)),
         pairs=pairs,
@@ -690,7 +691,7 @@ def deciding_look(
         if len(baseline) < look.pairs:
             return None
         estimate = _estimate(look, (baseline, candidate), spreads.steps)
-        looks_slower = estimate.ratio > 1 + rule.magnitude
+        looks_slower = estimate.value > 1 + rule.magnitude
         proven = looks_slower and estimate.slower_p <= look.slower
         may_be_faster = _looks_faster(estimate, rule) and estimate.faster_p <= look.bound
         if looks_slower:
@@ -698,7 +699,7 @@ def deciding_look(
         elif may_be_faster and look.pairs < first_proof:
             ends = False
         else:
-            ends = estimate.high < 1 + rule.tolerance or look.suspect < 1
+            ends = estimate.is_below(1 + rule.tolerance) or look.suspect < 1
         if proven or (ends and not _tail_needs_more(look, rule, tails, spreads)):
             return look
     return None
@@ -717,11 +718,11 @@ def _slower_tail(look: Look, rule: Rule, tails: Tails, spreads: Spreads) -> Pair
     if len(tails[0]) < look.pairs:
         return None
     tail = _estimate(look, tails, spreads.tails)
-    return tail if tail.ratio > 1 + rule.magnitude else None
+    return tail if tail.value > 1 + rule.magnitude else None
 
 
 def _looks_faster(estimate: PairedEstimate, rule: Rule) -> bool:
-    return estimate.ratio < 1 / (1 + rule.magnitude)
+    return estimate.value < 1 / (1 + rule.magnitude)
 
 
 def next_look(pairs: int, rule: Rule = DEFAULT) -> Look:
@@ -749,15 +750,16 @@ def judge_looks(
         ratio = None
         if len(baseline):
             after, before = _logs(candidate, baseline)
-            ratio = math.exp(float(np.median(after - before)))
-        return Judgement(Verdict.INCONCLUSIVE, missing, len(baseline), len(candidate), ratio=ratio)
+            value = math.exp(float(np.median(after - before)))
+            ratio = Estimate(value, None, None, NO_INTERVAL)
+        return Judgement(Verdict.INCONCLUSIVE, missing, len(baseline), len(candidate), ratio)
     look = deciding or reached[-1]
     estimate = _estimate(look, (baseline, candidate), spreads.steps)
     judgement = _judge_look(look, estimate, (baseline, candidate), rule)
     tail = _slower_tail(look, rule, tails, spreads)
     tail_is_slower = tail is not None and tail.slower_p <= look.slower_tail
     if tail is not None and tail_is_slower and judgement.verdict is not Verdict.REGRESSION:
-        words = change_in_words(tail.ratio, tail.low, tail.high)
+        words = change_in_words(tail.value, tail.low, tail.high)
         sentence = f"{judgement.sentence}, but the slowest tenth of the steps is {words}"
         return replace(judgement, verdict=Verdict.REGRESSION, sentence=sentence, tail=tail)
     if deciding is None:
@@ -779,11 +781,10 @@ def _judge_look(look: Look, estimate: PairedEstimate, pairs: Pairs, rule: Rule) 
     # So few pairs show no more digits, and fewer values are cached.
     effect = smallest_effect(float(f"{deviation:.2g}"), rule)
     confidence = f"{percent(rule.confidence_of_looks)} on each side over all looks"
-    test = "Student's t over" if look.assumes_normal else _SIGNED_RANKS
-    method = f"{test} {count} interleaved pairs, {confidence}"
+    of_looks = replace(estimate, method=f"{estimate.method}, {confidence}")
     levels = replace(rule, p_value=look.slower)
     error = deviation / math.sqrt(count)
-    return _decide(estimate, levels, effect, (count, count), method, error, count - 1)
+    return _decide(of_looks, levels, effect, (count, count), error, count - 1)
 
 
 def _why_no_more(look: Look, estimate: PairedEstimate, rule: Rule) -> str:

@@ -18,7 +18,7 @@ from dlbench.reports.compare.report import gate_outcome
 from dlbench.reports.formats.export import export, formats_of, to_stdout
 from dlbench.reports.formats.outputs import why_unwritable
 from dlbench.reports.report import Report, ReportOptions
-from dlbench.reports.results.comparison import Comparison, compare_runs
+from dlbench.reports.results.comparison import CellComparison, Comparison, compare_runs
 from dlbench.reports.results.hosts import Host, host_of, read_host
 from dlbench.reports.results.judged import JUDGED, NAMES, TIME
 from dlbench.reports.results.naming import counted
@@ -562,6 +562,11 @@ def _pairs_line(store: Store, run: Run, comparison: Comparison) -> str:
     return f"{counted(measured, 'pair')} measured{more}"
 
 
+def _ratio_of_cell(cell: CellComparison) -> float:
+    ratio = cell.judgement.ratio
+    return 1.0 if ratio is None else ratio.value
+
+
 def slower_cells(comparison: Comparison) -> list[Cell]:
     """Return the cells to profile: with a regression and not profiled yet, the slowest first."""
     profiled = {difference.cell for difference in comparison.operators}
@@ -570,7 +575,7 @@ def slower_cells(comparison: Comparison) -> list[Cell]:
         for cell in comparison.having(Verdict.REGRESSION)
         if cell.quantity == TIME and cell.cell not in profiled
     ]
-    ordered = sorted(slower, key=lambda cell: -(cell.judgement.ratio or 1.0))
+    ordered = sorted(slower, key=_ratio_of_cell, reverse=True)
     return [cell.cell for cell in ordered[: profiling.MOST_CELLS]]
 
 

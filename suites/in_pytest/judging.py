@@ -258,10 +258,12 @@ def judge_all(
 
 def sentence_of(judgement: Judgement) -> str:
     """Return the reason of a judgement, with its ratio where the reason has none."""
-    has_interval = judgement.low is not None and judgement.verdict is not Verdict.COMPARISON
-    if judgement.ratio is None or has_interval:
+    if judgement.ratio is None:
         return judgement.sentence
-    return f"{change_in_words(judgement.ratio, None, None)}; {judgement.sentence}"
+    has_interval = judgement.ratio.low is not None
+    if has_interval and judgement.verdict is not Verdict.COMPARISON:
+        return judgement.sentence
+    return f"{change_in_words(judgement.ratio.value, None, None)}; {judgement.sentence}"
 
 
 def candidates_of_session(
@@ -360,7 +362,7 @@ def _remedies(
     now: list[int] = []
     before: list[int] = []
     for name, judgement in judgements:
-        if name not in plain or judgement.low is not None:
+        if name not in plain or (judgement.ratio and judgement.ratio.low is not None):
             continue
         if judgement.candidate_launches < FEWEST_LAUNCHES:
             now.append(judgement.candidate_launches)

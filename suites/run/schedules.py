@@ -819,7 +819,10 @@ def comparison_rule(
         needed = 0.0
         if reached:
             estimate = estimate_pairs(baseline[:reached], candidate[:reached], rule.confidence)
-            half = (estimate.high - estimate.low) / (2 * estimate.ratio)
+            if estimate.low is None or estimate.high is None:
+                half = math.inf
+            else:
+                half = (estimate.high - estimate.low) / (2 * estimate.value)
             if half <= width:
                 return 0
             needed = min(made * (half / width) ** 2, looks[-1])

@@ -399,7 +399,7 @@ def search_result(schedule: HalvingSchedule) -> SearchResult | None:
 
     def place(cell: Cell) -> tuple[int, float]:
         # Ranked by the estimates that are shown, so that none of them contradicts the order.
-        return sum(slower(cell, other).ratio > 1 for other in timed), fmean(np.log(timed[cell]))
+        return sum(slower(cell, other).value > 1 for other in timed), fmean(np.log(timed[cell]))
 
     cells = sorted(timed, key=place)
     return SearchResult(
@@ -488,7 +488,8 @@ def lines(result: SearchResult, command: str | None) -> list[str]:
         if cell != result.schedule.to_beat:
             times = f"{_times_text(slower)} as long{_doubt_text(result, slower)}"
             sentences.append(f"Next: {_name(plan, cell)} takes {times}.")
-    if sum(slower.low > 0 for slower in result.slower.values()) > 1:
+    with_interval = [slower for slower in result.slower.values() if slower.low is not None]
+    if len(with_interval) > 1:
         sentences.append(f"These intervals hold simultaneously at {_CONFIDENCE:.0%} confidence.")
     if result.disturbed:
         pairs = counted(result.disturbed, "pair")
@@ -580,14 +581,14 @@ def _gain_sentence(result: SearchResult) -> str:
 
 def _times_text(estimate: PairedEstimate) -> str:
     details = counted(estimate.pairs, "pair")
-    if estimate.low > 0:
+    if estimate.low is not None:
         details = f"{estimate.low:.3f} to {estimate.high:.3f}, {details}"
-    return f"{estimate.ratio:.3f} times ({details})"
+    return f"{estimate.value:.3f} times ({details})"
 
 
 def _doubt_text(result: SearchResult, estimate: PairedEstimate) -> str:
-    if not estimate.low <= 1.0 <= estimate.high:
+    if estimate.is_above(1.0) or estimate.is_below(1.0):
         return ""
-    if estimate.low > 0:
+    if estimate.low is not None:
         return "; noise may explain it"
     return f"; {pairs_for(result.confidence)} pairs are needed for an interval"

@@ -192,7 +192,7 @@ def effect(corpus: Corpus, framework: str, label: str) -> PairedEstimate:
 
 def exactly_five(pairs: Sequence[Pair]) -> list[Pair]:
     """Return pairs with the candidates' steps scaled so that the corpus shows a slowdown of 5 %."""
-    factor = 1.05 / estimate(pairs).ratio
+    factor = 1.05 / estimate(pairs).value
     return [(before, after.scaled(factor)) for before, after in pairs]
 
 
@@ -437,9 +437,10 @@ def coverage(corpus: Corpus, random: Random, size: int, comparisons: int) -> Rat
                 [launch.seconds for launch in before], [launch.seconds for launch in after]
             )
             found.append(
-                judged.low is not None
-                and judged.high is not None
-                and judged.low <= 1 <= judged.high
+                judged.ratio is not None
+                and judged.ratio.low is not None
+                and not judged.ratio.is_above(1)
+                and not judged.ratio.is_below(1)
             )
     return Rate.count(found)
 

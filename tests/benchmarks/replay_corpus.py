@@ -111,7 +111,7 @@ def heading(corpus: Corpus, gate: dict[str, list[replay.Decision]]) -> str:
     )
     deviations = span(replay.deviation(calm(found)) for found in by_framework.values())
     costs = ", ".join(
-        span(replay.effect(corpus, framework, label).ratio - 1 for framework in by_framework)
+        span(replay.effect(corpus, framework, label).value - 1 for framework in by_framework)
         for label in EFFECTS
     )
     random = seeded()

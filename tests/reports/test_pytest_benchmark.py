@@ -471,7 +471,7 @@ def test_two_unknown_machines_are_compared_without_a_verdict(tmp_path):
     (only,) = compare_runs(
         before.records, after.records, {}, {"baseline": "a", "candidate": "b"}
     ).cells
-    assert only.judgement.ratio == pytest.approx(2)
+    assert only.judgement.ratio.value == pytest.approx(2)
     assert only.verdict is Verdict.COMPARISON
 
 

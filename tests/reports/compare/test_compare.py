@@ -82,7 +82,7 @@ def test_pairs_are_judged_by_their_launches_medians() -> None:
         [round(a, 9) for a, _ in times_of_pairs], [round(b, 9) for _, b in times_of_pairs]
     )
     assert cell.judgement.verdict is Verdict.REGRESSION
-    assert cell.judgement.ratio == pytest.approx(expected.ratio)
+    assert cell.judgement.ratio.value == pytest.approx(expected.ratio.value)
     assert cell.judgement.p == pytest.approx(expected.p)
     assert cell.judgement.adjusted_p == pytest.approx(2 * (expected.p or 0))
     assert cell.pairs[0] == pytest.approx([a for a, _ in times_of_pairs])
@@ -110,10 +110,10 @@ def test_a_slower_tail_fails_a_gate_though_the_usual_step_is_not_slower() -> Non
     assert "6 of at least 12 pairs measured" in only(open_still).judgement.sentence
     comparison = of_tails(1.5, 16)
     assert only(comparison).verdict is Verdict.REGRESSION
-    assert only(comparison).judgement.ratio == pytest.approx(1.0, abs=0.01)
+    assert only(comparison).judgement.ratio.value == pytest.approx(1.0, abs=0.01)
     tail = only(comparison).tail
     assert tail is not None
-    assert tail.ratio == pytest.approx(1.5, rel=0.05)
+    assert tail.value == pytest.approx(1.5, rel=0.05)
     said = " ".join(TERMINAL(comparison).split())
     assert "but the slowest tenth of the steps is" in said
     assert "p 1.5e-05" in said
@@ -254,7 +254,7 @@ def test_runs_that_cannot_be_compared_are_refused(after: list[Record], part: str
 def test_different_machines_are_compared_and_never_judged() -> None:
     comparison = stored(a_run("one", 1.0), a_run("two", 5.0, seed=1, machine=OTHER.fingerprint))
     assert only(comparison).judgement.verdict is Verdict.COMPARISON
-    assert only(comparison).judgement.ratio == pytest.approx(5.0, rel=0.02)
+    assert only(comparison).judgement.ratio.value == pytest.approx(5.0, rel=0.02)
     assert comparison.hosts == (HOST, OTHER)
     assert any("different machines" in note for note in comparison.notes)
 
@@ -280,7 +280,7 @@ def test_the_geometric_mean_by_hand() -> None:
     one, two = (cell.judgement for cell in comparison.cells)
     mean = comparison.geometric_mean
     assert mean.method == "geometric mean of 2 cells"
-    assert mean.value == pytest.approx(math.sqrt((one.ratio or 0) * (two.ratio or 0)))
+    assert mean.value == pytest.approx(math.sqrt(one.ratio.value * two.ratio.value))
     errors = [
         np.std(np.diff(np.log(times(10, 1, seed=seed)), axis=1), ddof=1) / math.sqrt(10)
         for seed in (0, 1)
@@ -380,7 +380,7 @@ def test_a_candidate_that_computes_no_gradient_is_no_improvement(purpose: str) -
         "5.9e-03"
     )
     assert cell.judgement.sentence.startswith(said)
-    assert cell.judgement.ratio == pytest.approx(0.52, rel=0.02)  # as evidence
+    assert cell.judgement.ratio.value == pytest.approx(0.52, rel=0.02)  # as evidence
     assert cell.loss_difference is not None
     assert cell.loss_difference.step == 2
     assert (

@@ -34,10 +34,8 @@ def side(status: Status = Status.OK, reason: str = "", **changes: Any) -> SideOf
 def judged(
     verdict: Verdict, ratio: float = 1.0, sentence: str = "a sentence", **changes: Any
 ) -> Judgement:
-    ends = ratio * 0.99, ratio * 1.01
-    made = Judgement(
-        verdict, sentence, 20, 20, "signed ranks", ratio, *ends, 0.003, None, 0.04, 0.005, 19
-    )
+    estimate = Estimate(ratio, ratio * 0.99, ratio * 1.01, "signed ranks")
+    made = Judgement(verdict, sentence, 20, 20, estimate, 0.003, None, 0.04, 0.005, 19)
     return Judgement(**{**vars(made), **changes})
 
 

@@ -138,7 +138,7 @@ def test_a_cell_that_is_noisier_than_the_others_keeps_its_own_deviation() -> Non
     noisy = pairs(EARLY_LOOK, 1.0, 0.05, 3)
     estimate = estimate_few_pairs(*noisy, 0.95, Spread(0.005**2, 6.0))
     half = student.ppf(0.975, 6 + EARLY_LOOK - 1) * deviation_of(*noisy) / EARLY_LOOK**0.5
-    assert np.log(estimate.high / estimate.ratio) == pytest.approx(half)
+    assert np.log(estimate.high / estimate.value) == pytest.approx(half)
 
 
 @pytest.mark.parametrize("deviation", [0.01, 0.03])
@@ -203,7 +203,7 @@ def test_before_a_look_decides_there_is_no_verdict(measured: Pairs) -> None:
         judgement = judge_looks(*measured)
         if judgement.verdict is Verdict.NO_REGRESSION:
             # Only the proof that it is faster is missing.
-            assert (judgement.ratio or 1) < 1 / (1 + DEFAULT.magnitude)
+            assert judgement.ratio.value < 1 / (1 + DEFAULT.magnitude)
             assert len(measured[0]) < FIRST_ALARM
             return
         assert judgement.verdict is Verdict.INCONCLUSIVE
@@ -217,14 +217,13 @@ def test_before_a_look_decides_there_is_no_verdict(measured: Pairs) -> None:
 def test_verdict_and_interval_agree(measured: Pairs) -> None:
     assume(deciding_look(*measured) is not None)
     judgement = judge_looks(*measured)
-    assert judgement.low is not None
-    assert judgement.high is not None
+    assert judgement.ratio is not None
     if judgement.verdict is Verdict.REGRESSION:
-        assert judgement.low > 1
+        assert judgement.ratio.is_above(1)
     if judgement.verdict is Verdict.IMPROVEMENT:
-        assert judgement.high < 1
+        assert judgement.ratio.is_below(1)
     if judgement.verdict is Verdict.NO_REGRESSION:
-        assert judgement.high < 1 + DEFAULT.tolerance
+        assert judgement.ratio.is_below(1 + DEFAULT.tolerance)
 
 
 @pytest.mark.parametrize("noise", ["heavy tails", "in steps", "resembling"])
@@ -274,8 +273,8 @@ def test_one_end_of_the_interval_misses_as_rarely_as_it_says_whenever_a_look_end
         for _ in range(simulations):
             logs = rng.normal(np.log(effect), deviation, LAST)
             judgement = judge_looks([1.0] * LAST, list(np.exp(logs)))
-            missed["low"] += (judgement.low or 0) > effect
-            missed["high"] += (judgement.high or np.inf) < effect
+            missed["low"] += judgement.ratio.is_above(effect)
+            missed["high"] += judgement.ratio.is_below(effect)
     for count in missed.values():
         assert count / (2 * simulations) <= 1 - DEFAULT.confidence_of_looks
 

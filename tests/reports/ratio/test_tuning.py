@@ -66,10 +66,10 @@ def test_a_drift_of_the_machine_is_in_no_ratio(factors):
     together, settings = worths(records_of(dict(zip(NAMES, factors, strict=True))))
     for name, factor, worth in zip(NAMES, factors, settings, strict=True):
         assert worth.setting == name
-        assert worth.alone.ratio == pytest.approx(factor, rel=1e-6)
-        assert worth.among.ratio == pytest.approx(factor, rel=1e-6)
+        assert worth.alone.value == pytest.approx(factor, rel=1e-6)
+        assert worth.among.value == pytest.approx(factor, rel=1e-6)
         assert worth.alone.pairs == worth.among.pairs == 8
-    assert together.alone.ratio == pytest.approx(math.prod(factors), rel=1e-6)
+    assert together.alone.value == pytest.approx(math.prod(factors), rel=1e-6)
 
 
 def test_of_two_settings_that_do_the_same_work_one_is_worth_nothing_beside_the_other():
@@ -81,8 +81,8 @@ def test_of_two_settings_that_do_the_same_work_one_is_worth_nothing_beside_the_o
         for word in tuning.sweep_words(NAMES[:2])
     ]
     for worth in worths(made)[1]:
-        assert worth.alone.ratio == pytest.approx(0.5)
-        assert worth.among.ratio == pytest.approx(1.0)
+        assert worth.alone.value == pytest.approx(0.5)
+        assert worth.among.value == pytest.approx(1.0)
         assert worth.verdict == RatioVerdict.SAME
 
 
@@ -137,9 +137,9 @@ def test_a_launch_setting_is_compared_with_the_same_without_it():
         if worth.setting
     }
     assert set(worth_by_setting) == {("torch", "alpha"), ("torch", "jemalloc"), ("jax", "jemalloc")}
-    assert worth_by_setting["torch", "jemalloc"].alone.ratio == pytest.approx(0.8)
-    assert worth_by_setting["torch", "jemalloc"].among.ratio == pytest.approx(0.9)
-    assert worth_by_setting["torch", "alpha"].alone.ratio == pytest.approx(0.5)
+    assert worth_by_setting["torch", "jemalloc"].alone.value == pytest.approx(0.8)
+    assert worth_by_setting["torch", "jemalloc"].among.value == pytest.approx(0.9)
+    assert worth_by_setting["torch", "alpha"].alone.value == pytest.approx(0.5)
     assert worth_by_setting["jax", "jemalloc"].verdict == RatioVerdict.SLOWER
 
 
@@ -191,7 +191,7 @@ def test_a_later_run_of_a_tuned_cell_does_not_take_its_partner_away():
     pairs = records_of(dict.fromkeys(NAMES, 0.9))
     later = [record(0.1, NAMES, launch=block, tuning=TUNED) for block in range(3)]
     together, settings = reported(pairs=pairs, later=later)
-    assert together.alone.ratio == pytest.approx(0.9**3)
+    assert together.alone.value == pytest.approx(0.9**3)
     assert {worth.alone.pairs for worth in settings} == {8}
 
 
@@ -206,8 +206,8 @@ def test_of_each_comparison_the_newest_run_counts_that_has_an_interval():
         if record.cell.tuning in (INSTALLED, TUNED)
     ]
     together, settings = reported(whole=whole, newer=newer, short=short)
-    assert together.alone.ratio == pytest.approx(0.8**3)
-    assert {round(worth.alone.ratio, 6) for worth in settings} == {0.9}
+    assert together.alone.value == pytest.approx(0.8**3)
+    assert {round(worth.alone.value, 6) for worth in settings} == {0.9}
 
 
 def test_what_a_search_launched_again_because_it_was_fast_says_nothing():

@@ -6,6 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
+from dlbench.reports.results.statistics import Estimate
 from dlbench.reports.results.verdict import (
     DEFAULT,
     FEWEST_LAUNCHES,
@@ -30,12 +31,14 @@ def test_unpaired_launches_are_judged_by_welchs_t(a: list[float], b: list[float]
     result = judge(a, b)
     slower = stats.ttest_ind(np.log(b), np.log(a), equal_var=False, alternative="greater")
     faster = stats.ttest_ind(np.log(b), np.log(a), equal_var=False, alternative="less")
-    assert result.ratio == pytest.approx(stats.gmean(b) / stats.gmean(a), rel=1e-9)
+    assert result.ratio is not None
+    ratio = result.ratio
+    assert ratio.value == pytest.approx(stats.gmean(b) / stats.gmean(a), rel=1e-9)
     assert result.p == pytest.approx(
-        (slower if result.ratio >= 1 else faster).pvalue, rel=1e-6, abs=1e-12
+        (slower if ratio.value >= 1 else faster).pvalue, rel=1e-6, abs=1e-12
     )
     both = stats.ttest_ind(np.log(b), np.log(a), equal_var=False).confidence_interval(0.95)
-    assert np.log([result.low, result.high]) == pytest.approx(
+    assert np.log([ratio.low, ratio.high]) == pytest.approx(
         [both.low, both.high], rel=1e-6, abs=1e-9
     )
 
@@ -43,9 +46,11 @@ def test_unpaired_launches_are_judged_by_welchs_t(a: list[float], b: list[float]
 @given(launches, launches)
 def test_different_sessions_widen_and_never_sharpen(a: list[float], b: list[float]) -> None:
     one, other = judge(a, b), judge(a, b, same_session=False)
-    assert one.ratio == other.ratio
-    assert (other.low or 0) <= (one.low or 0)
-    assert (other.high or 0) >= (one.high or 0)
+    assert one.ratio is not None
+    assert other.ratio is not None
+    assert one.ratio.value == other.ratio.value
+    assert (other.ratio.low or 0) <= (one.ratio.low or 0)
+    assert (other.ratio.high or 0) >= (one.ratio.high or 0)
     assert (other.p or 0) >= (one.p or 0)
     assert (other.smallest_effect or 0) >= (one.smallest_effect or 0)
     if other.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT):
@@ -61,7 +66,8 @@ def test_the_interval_over_two_sessions_covers_what_it_says(of_a: int, of_b: int
         a = np.exp(shifts[0] + rng.normal(0, 0.02, of_a))
         b = np.exp(shifts[1] + rng.normal(math.log(1.1), 0.04, of_b))
         result = judge(a, b, same_session=False)
-        covered += (result.low or 0) <= 1.1 <= (result.high or 0)
+        assert result.ratio is not None
+        covered += not (result.ratio.is_above(1.1) or result.ratio.is_below(1.1))
     assert 0.93 <= covered / simulations <= 0.99  # the more cautious of two ways
 
 
@@ -72,8 +78,13 @@ def test_too_few_launches_are_inconclusive_whatever_they_show(few: int) -> None:
     assert (
         result.sentence == f"too few launches: {few}, and {FEWEST_LAUNCHES} are needed on each side"
     )
-    assert result.ratio == (pytest.approx(9.0) if few else None)
-    assert (result.low, result.high, result.p) == (None, None, None)
+    assert result.p is None
+    if not few:
+        assert result.ratio is None
+    else:
+        assert result.ratio is not None
+        assert result.ratio.value == pytest.approx(9.0)
+        assert (result.ratio.low, result.ratio.high) == (None, None)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
@@ -106,7 +117,7 @@ def judgement(p: float | None) -> Judgement:
     if p is None:
         return Judgement(Verdict.INCONCLUSIVE, "too few", 1, 1)
     return Judgement(
-        Verdict.REGRESSION, "slower by +10.0%", 5, 5, "t", 1.1, 1.0, 1.2, p, None, 0.03
+        Verdict.REGRESSION, "slower by +10.0%", 5, 5, Estimate(1.1, 1.0, 1.2, "t"), p, None, 0.03
     )
 
 

@@ -622,7 +622,7 @@ def test_without_noise_the_fastest_wins_whatever_the_machine_does(seed):
     best = min(worth, key=worth.__getitem__)
     assert result.best == best
     if best != start:
-        assert result.gain.ratio == pytest.approx(worth[start] / worth[best], rel=1e-6)
+        assert result.gain.value == pytest.approx(worth[start] / worth[best], rel=1e-6)
         assert result.gain.pairs == PAIRS
     assert schedule.launches_left() == 0
     assert len(records) <= 2 * len(of.cells) + (FINALISTS + 1) * of.launches
@@ -648,12 +648,12 @@ def test_of_ways_that_are_the_same_none_is_called_slower_than_the_one_chosen_by_
         )
 
     results = [fastest.search_result(drawn()) for _ in range(500)]
-    wrong = [any(slower.low > 1 for slower in result.slower.values()) for result in results]
+    wrong = [any(slower.is_above(1) for slower in result.slower.values()) for result in results]
     # Without the allowance for choosing one of three it is a tenth.
     assert 0.01 < np.mean(wrong) < 0.065
     # Three may be in a circle, each a little faster than the next.
     assert (
-        np.mean([slower.ratio >= 1 for result in results for slower in result.slower.values()])
+        np.mean([slower.value >= 1 for result in results for slower in result.slower.values()])
         > 0.97
     )
 
