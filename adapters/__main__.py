@@ -54,7 +54,7 @@ def main() -> int:
     code = worker.join(directory, number_of_worker) if number_of_worker else worker.run(directory)
     sys.stdout.flush()
     sys.stderr.flush()
-    # Frameworks' thread pools have hung or crashed at interpreter exit. The outcome is on disk, so
+    # Frameworks' thread pools have hung or crashed at interpreter exit. The answer is on disk, so
     # leave at once.
     os._exit(code)
 

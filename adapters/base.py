@@ -402,7 +402,10 @@ class Adapter:
         return None
 
     def describe(self) -> Dict[str, Any]:
-        """Return versions, BLAS, math flags and execution settings, as plain JSON."""
+        """Return versions, BLAS, math flags and execution settings, as plain JSON.
+
+        Keys of the host's own facts are dropped (`HostFacts` in reports/results/outcome.py).
+        """
         return {}
 
     def capabilities(self) -> Dict[str, Tuple[bool, str]]:

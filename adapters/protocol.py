@@ -1,4 +1,4 @@
-"""Messages between host and guest: the request of a launch, and its outcome.
+"""Messages between host and guest: the request of a launch, and the answer.
 
 A launch is data in (``cell.json``) and data out (``outcome.json``). Both are plain JSON of the
 tuples below. Raw samples are kept and no statistic is computed here. ``SCHEMA_VERSION`` rises
@@ -242,7 +242,7 @@ class Launch(NamedTuple):
 
 
 class Parity(NamedTuple):
-    """Agreement of the launch with the float64 reference.
+    """Agreement of the launch with the float64 reference, by the host's judgement.
 
     Errors are relative: of a loss ``|loss - reference| / |reference|`` (a tenth of the first step's
     reference, where that is larger), the largest over the parity steps. Of an update ``||update -
@@ -281,39 +281,6 @@ class ParitySample(NamedTuple):
     outputs: Optional[List[List[float]]] = None
 
 
-class CpuEnergy(NamedTuple):
-    """Energy of the CPU packages between the marks around the timed samples, by RAPL counters."""
-
-    #: Of each package, all programs on it together. None: not measured.
-    joules: Optional[Dict[str, float]] = None
-    reason: str = ""  # why it was not measured
-
-
-class QuotaUse(NamedTuple):
-    """Use of a CPU quota by a launch in the timed steps.
-
-    All its processes together, by the kernel's account of their group.
-    """
-
-    periods: int  # in which any of them ran; one lasts 0.1 s
-    throttled_periods: int  # those in which the quota ran out
-    throttled_seconds: float  # for which they could not run, added up over CPUs
-    cpu_seconds: Optional[float]  # None where this system does not count them
-
-
-class TurnObservation(NamedTuple):
-    """The host's observation of one turn of a launch; of all threads of all its processes."""
-
-    seconds: float
-    cpu_seconds: float
-    waiting_seconds: float  # for a CPU, by the kernel's scheduler
-    round: int = -1  # index of the round that it belongs to; -1: its place in the list
-    slices: int = 1  # stretches that it ran in; other launches ran between them
-    #: Of all CPUs, by all programs but dlbench, counted in ticks. None: not read.
-    busy_seconds: Optional[float] = None
-    grown_pages: int = 0  # by which the largest memory that its processes ever had in use grew
-
-
 GROWING_SHARE = 0.01  # of a step's time that mapping new pages takes
 FAULT_NANOSECONDS = 1000  # of a page fault, about: 500 to 2,000 on virtual machines
 
@@ -321,38 +288,6 @@ FAULT_NANOSECONDS = 1000  # of a page fault, about: 500 to 2,000 on virtual mach
 def growth_costs(pages: int, nanoseconds: int) -> bool:
     """Return whether mapping so many more pages took a noticeable part of this time."""
     return pages * FAULT_NANOSECONDS > GROWING_SHARE * nanoseconds
-
-
-class HostObservation(NamedTuple):
-    """The host's observation of a launch, by its own clock and the system's accounts.
-
-    CPU seconds are those of all processes of the launch.
-    """
-
-    timed_seconds: float  # from the mark before the timed samples to the one behind them
-    timed_cpu_seconds: float
-    check_steps: int = 0  # of a round of the parity check
-    check_rounds: int = 0
-    reset_seconds: float = 0.0  # of all rounds, to put weights and mini-batch in place
-    reset_cpu_seconds: float = 0.0
-    steps_seconds: float = 0.0  # of all rounds' steps
-    steps_cpu_seconds: float = 0.0
-    read_seconds: float = 0.0  # to read the parameters afterwards
-    read_cpu_seconds: float = 0.0
-    #: For a CPU, of its processes and of the host: meanwhile no sample proceeds.
-    timed_waiting_seconds: float = 0.0
-    #: Resetting and reading are those of this many checks, the steps those of the last one.
-    checks: int = 1
-    energy: Optional[CpuEnergy] = None  # None: measured before dlbench read the counters
-    quota: Optional[QuotaUse] = None  # None without a CPU quota of the launch's own
-    turns: List[TurnObservation] = []  # in order; empty: its samples were timed in a row
-    #: CPU time that its processes used while other launches had their turns.
-    stopped_cpu_seconds: float = 0.0
-
-    @property
-    def checked_steps(self) -> int:
-        """Return the steps of all rounds together."""
-        return self.check_steps * self.check_rounds
 
 
 class ThreadEvidence(NamedTuple):
@@ -445,20 +380,12 @@ class Profile(NamedTuple):
     operators: List[Operator]  # those that took longest first
 
 
-class SampleStatistics(NamedTuple):
-    """Statistics of samples that another program did not keep; in seconds of a step."""
+class Answer(NamedTuple):
+    """A guest's answer: the content of ``outcome.json``.
 
-    samples: int
-    median: float
-    minimum: Optional[float] = None
-    maximum: Optional[float] = None
-    mean: Optional[float] = None
-    deviation: Optional[float] = None  # standard deviation of the samples
-    interquartile_range: Optional[float] = None
-
-
-class Outcome(NamedTuple):
-    """The content of ``outcome.json``."""
+    It has a field for each thing that a guest measures or may say, and no other. The host observes
+    the launch, judges it, and makes the record's outcome of all three (`reports.results.outcome`).
+    """
 
     status: Status
     reason: str = ""
@@ -473,7 +400,6 @@ class Outcome(NamedTuple):
     final_loss_finite: Optional[bool] = None
     #: Resident, of all processes, from the first step's end on.
     peak_memory_bytes: Optional[int] = None
-    parity: Optional[Parity] = None
     threads: Optional[ThreadEvidence] = None
     contention: Optional[Contention] = None
     software: Dict[str, Any] = {}  # versions, BLAS, execution settings: see Adapter.describe
@@ -490,8 +416,7 @@ class Outcome(NamedTuple):
     #: Start and end of the timed samples on the system's monotonic clock, in seconds.
     timed_between: Optional[List[float]] = None
     profile: Optional[Profile] = None
-    parity_sample: Optional[ParitySample] = None  # for the host alone, which makes ``parity`` of it
-    outside: Optional[HostObservation] = None  # the host's; a guest leaves it out
+    parity_sample: Optional[ParitySample] = None  # for the host to judge; no record keeps it
     #: Of training on a text: [steps so far, mean loss of the block that ends there].
     curve: List[List[float]] = []
     test_loss: Optional[float] = None  # after it, on the part of the text that was kept
@@ -500,71 +425,25 @@ class Outcome(NamedTuple):
     phases: Dict[str, float] = {}
     #: Of `Protocol.loss_steps`: [steps so far, mean loss of the last, before its update].
     losses: List[List[float]] = []
-    #: Of samples that were not kept. None: they are in ``samples_ns``.
-    statistics: Optional[SampleStatistics] = None
     sample_counts: Optional[SampleCounts] = None  # None: recorded before dlbench read them
     #: Minor page faults of the process before each phase began, in order.
     faults_before: Dict[str, int] = {}
     #: The cost of one minor page fault, measured after the timed samples.
     fault_seconds: Optional[float] = None
     turns: List[int] = []  # samples of each turn, in order; empty: they were timed in a row
-    #: The monotonic clock before each timed call in turns. The host needs it, and records do not
-    #: keep it.
+    #: The monotonic clock before each timed call in turns, for the host. No record keeps it.
     starts_ns: List[int] = []
-    #: How long the launch stood still within each sample. ``samples_ns`` leaves it out. Empty: no
-    #: turn was cut.
-    paused_ns: List[int] = []
     #: Every call of inference in ``samples_ns``, in order, where samples are of several: under a
     #: CPU quota. Otherwise empty.
     calls_ns: List[int] = []
 
     def step_seconds(self) -> List[float]:
-        # A clock may give 0 ns for a step that does nothing, and a logarithm needs more.
-        return [
-            max(nanoseconds, 1) * 1e-9 / self.steps_per_sample for nanoseconds in self.samples_ns
-        ]
-
-    def was_timed(self) -> bool:
-        """Return whether there are samples, or statistics of samples that were not kept."""
-        return bool(self.samples_ns) or self.statistics is not None
-
-    def median_seconds(self) -> Optional[float]:
-        """Return the median seconds of a step.
-
-        None where nothing was timed, and where the samples are too short for the clock
-        (`too_short`).
-        """
-        if not self.was_timed() or self.too_short():
-            return None
-        if self.samples_ns:
-            return median(self.step_seconds())
-        assert self.statistics is not None
-        return self.statistics.median
-
-    def too_short(self) -> bool:
-        """Return whether the samples show the ticks of the clock.
-
-        They do where one lasts 0, or the median less than `LEAST_SAMPLE_NS`. A clock that counts
-        more coarsely than nanoseconds gives 0 to what lasts less than its tick.
-        """
-        if self.samples_ns:
-            return min(self.samples_ns) == 0 or median(self.samples_ns) < LEAST_SAMPLE_NS
-        if self.statistics is None:
-            return False
-        median_ns = self.statistics.median * self.steps_per_sample * 1e9
-        return self.statistics.minimum == 0 or median_ns < LEAST_SAMPLE_NS
-
-    def gives_a_number(self) -> bool:
-        """Return whether there are plausible samples."""
-        return self.was_timed() and self.status is not Status.IMPLAUSIBLE
-
-    def sample_count(self) -> int:
-        """Return the number of timed samples, kept or not."""
-        return len(self.samples_ns) if self.statistics is None else self.statistics.samples
+        """Return the seconds of a step in each sample."""
+        return step_seconds(self.samples_ns, self.steps_per_sample)
 
     def timed_steps(self) -> int:
         """Return the number of steps in the timed samples."""
-        return self.sample_count() * self.steps_per_sample
+        return len(self.samples_ns) * self.steps_per_sample
 
     def observed_steps(self) -> int:
         """Return the number of steps that `threads` and `contention` span.
@@ -572,6 +451,21 @@ class Outcome(NamedTuple):
         Warm-up that was recognised later is included.
         """
         return self.timed_steps() if self.evidence_steps is None else self.evidence_steps
+
+
+def step_seconds(samples_ns: List[int], steps_per_sample: int) -> List[float]:
+    """Return the seconds of a step in each sample."""
+    # A clock may give 0 ns for a step that does nothing, and a logarithm needs more.
+    return [max(nanoseconds, 1) * 1e-9 / steps_per_sample for nanoseconds in samples_ns]
+
+
+def too_short(samples_ns: List[int]) -> bool:
+    """Return whether samples show the ticks of the clock.
+
+    They do where one lasts 0, or the median less than `LEAST_SAMPLE_NS`. A clock that counts more
+    coarsely than nanoseconds gives 0 to what lasts less than its tick.
+    """
+    return min(samples_ns) == 0 or median(samples_ns) < LEAST_SAMPLE_NS
 
 
 def to_dict(value: Any) -> Any:
@@ -616,10 +510,10 @@ def _build(kind: Any, data: Any, where: str) -> Any:
         raise ProtocolError("%s: %s" % (where, error)) from error
 
 
-def outcome_from_dict(data: Dict[str, Any]) -> Outcome:
-    """Read an outcome back from ``to_dict``; raises ProtocolError where it does not fit."""
-    outcome: Outcome = _build(Outcome, data, "outcome")
-    return outcome
+def answer_from_dict(data: Dict[str, Any]) -> Answer:
+    """Read an answer back from ``to_dict``; raises ProtocolError where it does not fit."""
+    answer: Answer = _build(Answer, data, "answer")
+    return answer
 
 
 def profile_from_dict(data: Dict[str, Any]) -> Profile:
@@ -701,16 +595,16 @@ def read_launch(directory: str) -> Launch:
     return launch
 
 
-def write_outcome(directory: str, outcome: Outcome) -> None:
+def write_answer(directory: str, answer: Answer) -> None:
     """Write ``outcome.json`` into the control directory."""
-    fields = dict(to_dict(outcome), schema_version=SCHEMA_VERSION)
+    fields = dict(to_dict(answer), schema_version=SCHEMA_VERSION)
     write_json(os.path.join(directory, OUTCOME_FILE), fields)
 
 
-def read_outcome(directory: str) -> Outcome:
-    """Read ``outcome.json`` as it is: for tests of adapters. The host checks it (`outcomes`).
+def read_answer(directory: str) -> Answer:
+    """Read ``outcome.json`` as it is: for tests of adapters. The host checks it (`answers`).
 
     Raises ProtocolError, or OSError where there is no such file (the guest crashed).
     """
-    outcome: Outcome = _read(directory, OUTCOME_FILE, Outcome)
-    return outcome
+    answer: Answer = _read(directory, OUTCOME_FILE, Answer)
+    return answer

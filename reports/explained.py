@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from dlbench.adapters.families import Family
 from dlbench.adapters.libraries.profiles import CONVOLUTION, MATRIX, PYTHON_PROFILER, RECURRENT
-from dlbench.adapters.protocol import Cell, Operator, Outcome
+from dlbench.adapters.protocol import Cell, Operator
 from dlbench.reports.columns import Column, csv_rows, table
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Page
@@ -23,6 +23,7 @@ from dlbench.reports.results.flags import starting_words
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.naming import name_of
 from dlbench.reports.results.number_text import number
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.safe_text import one_line
 
 SCHEMA = "dlbench-explained-1"

@@ -1,6 +1,6 @@
 """`dlbench report phases`: where the time of a launch goes, phase by phase.
 
-A guest announces its phases, and a record keeps when each began; see `protocol.Outcome.phases`.
+A guest announces its phases, and a record keeps when each began; see `protocol.Answer.phases`.
 """
 
 from collections.abc import Callable, Iterable, Mapping

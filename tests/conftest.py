@@ -16,8 +16,8 @@ import pytest
 from one_launch import find_framework_python, launch_once
 from properties import load_profile
 
-from dlbench.adapters.protocol import Outcome
 from dlbench.hardware_probe.doctor import TELLING_VARIABLES
+from dlbench.reports.results.outcome import Outcome
 from dlbench.suites import cli
 from dlbench.suites.environments import digests
 from dlbench.suites.planning import own

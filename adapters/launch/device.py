@@ -8,11 +8,12 @@ framework's allocator there, and after the timed steps the device's ceilings (``
 and a short profile. None of this happens on the CPU.
 """
 
+from statistics import median
 from typing import Any, Callable, List, Optional, Tuple
 
 from ..base import Adapter
 from ..libraries import gpus
-from ..protocol import PROFILE, DeviceEvidence, Launch, Outcome, Profile
+from ..protocol import PROFILE, Answer, DeviceEvidence, Launch, Profile, too_short
 from . import profiling, timing
 from .contract import ask
 from .parity import Host
@@ -98,7 +99,7 @@ def gemm_rate(adapter: Adapter, on_cpu: bool, size: int) -> Optional[float]:
 
 
 def _take_profile(
-    outcome: Outcome, launch: Launch, adapter: Adapter, host: Host
+    answer: Answer, launch: Launch, adapter: Adapter, host: Host
 ) -> Optional[Profile]:
     """Return the profile of the launch's steps, None where the framework has no profiler."""
 
@@ -111,21 +112,21 @@ def _take_profile(
             host.mark(PROFILE)
 
     least = launch.profiled_steps or PROFILED_STEPS
-    seconds = outcome.median_seconds()
-    if not launch.profiled_seconds or not seconds:
+    if not launch.profiled_seconds or too_short(answer.samples_ns):
         return take(least)
+    seconds = median(answer.step_seconds())
     return profiling.take_in_parts(take, wait_for_turn, seconds, launch.profiled_seconds, least)
 
 
-def with_profile(outcome: Outcome, launch: Launch, adapter: Adapter, host: Host) -> Outcome:
-    """Return the outcome with a GPU's ceilings and a profile.
+def with_profile(answer: Answer, launch: Launch, adapter: Adapter, host: Host) -> Answer:
+    """Return the answer with a GPU's ceilings and a profile.
 
     A failure of one of them is noted, and costs that one alone. The ceilings come first: a profiler
     may leave something behind that slows down operator launches.
     """
-    software = dict(outcome.software)
-    outcome = outcome._replace(software=software)
-    if outcome.device is not None:
+    software = dict(answer.software)
+    answer = answer._replace(software=software)
+    if answer.device is not None:
 
         def probe(name: str, size: int) -> Any:
             return ask(adapter, "device_probe", name, size)
@@ -133,19 +134,19 @@ def with_profile(outcome: Outcome, launch: Launch, adapter: Adapter, host: Host)
         ceilings, failures = gpus.measure_ceilings(probe, adapter.is_out_of_memory)
         if failures:
             software["ceilings_failed"] = "; ".join(failures)
-        outcome = outcome._replace(device=outcome.device._replace(ceilings=ceilings))
+        answer = answer._replace(device=answer.device._replace(ceilings=ceilings))
     try:
-        profile = _take_profile(outcome, launch, adapter, host)
+        profile = _take_profile(answer, launch, adapter, host)
     except Exception as error:
         software["profile_failed"] = gpus.noted(error)
-        return outcome
+        return answer
     if profile is None:
-        return outcome
+        return answer
     operators = [operator for operator in profile.operators if operator.on_device]
-    if outcome.device is not None and operators:
+    if answer.device is not None and operators:
         # Operators that ran side by side count in full: busy is an upper bound then.
         busy = sum(operator.seconds for operator in operators)
         launches = sum(operator.calls for operator in operators)
-        device = outcome.device._replace(busy_seconds=busy, launches=launches)
-        outcome = outcome._replace(device=device)
-    return outcome._replace(profile=profile) if launch.profiled_steps > 0 else outcome
+        device = answer.device._replace(busy_seconds=busy, launches=launches)
+        answer = answer._replace(device=device)
+    return answer._replace(profile=profile) if launch.profiled_steps > 0 else answer

@@ -28,12 +28,12 @@ from ..networks import Network
 from ..protocol import (
     ASYNC,
     EVERY_STEP,
+    Answer,
     Launch,
-    Outcome,
     Status,
     read_json_object,
+    write_answer,
     write_json,
-    write_outcome,
 )
 from . import batches, evidence, parity
 from .batches import Batch
@@ -105,14 +105,14 @@ def _report_path(directory: str, worker: int) -> str:
     return os.path.join(directory, "worker-%d.json" % worker)
 
 
-def say_why(directory: str, worker: int, outcome: Outcome) -> None:
+def say_why(directory: str, worker: int, answer: Answer) -> None:
     """Write a worker's reason for ending where the first one looks for it."""
-    report = {"status": outcome.status.value, "reason": outcome.reason}
+    report = {"status": answer.status.value, "reason": answer.reason}
     write_json(_report_path(directory, worker), report)
 
 
-#: A lost worker's rank as the cause, the moment of its report, and the launch's outcome.
-_Lost = Tuple[int, float, Outcome]
+#: A lost worker's rank as the cause, the moment of its report, and the launch's answer.
+_Lost = Tuple[int, float, Answer]
 
 
 class Team:
@@ -150,8 +150,8 @@ class Team:
                     "worker %d of %d has closed its pipe" % (place + 1, self._world_size)
                 ) from None
 
-    def why_lost(self) -> Optional[Outcome]:
-        """Return the outcome of a launch that lost a worker, with that worker's reason.
+    def why_lost(self) -> Optional[Answer]:
+        """Return the answer of a launch that lost a worker, with that worker's reason.
 
         It is None where no worker is lost. Of several lost ones the first cause counts, since the
         others fail for lack of that worker: out of memory or an unsupported cell; then an end
@@ -166,8 +166,8 @@ class Team:
                 if lost is not None:
                     lost_workers.append(lost)
             if any(rank == 0 for rank, _, _ in lost_workers) or (lost_workers and late):
-                _, _, outcome = min(lost_workers, key=lambda lost: lost[:2])
-                return outcome
+                _, _, answer = min(lost_workers, key=lambda lost: lost[:2])
+                return answer
             if late:
                 return None
             time.sleep(0.05)
@@ -178,17 +178,17 @@ class Team:
         report = read_json_object(path)
         if report is not None:
             status = Status(report.get("status", "crashed"))
-            outcome = Outcome(status, "%s: %s" % (name, report.get("reason", "")))
+            answer = Answer(status, "%s: %s" % (name, report.get("reason", "")))
             rank = 2 if status is Status.CRASHED else 0
-            return rank, os.stat(path).st_mtime, outcome
+            return rank, os.stat(path).st_mtime, answer
         code = self._others[worker - 1].poll()
         if code is None:
             return None
         if code == -signal.SIGKILL and evidence.oom_kills() > self._oom_kills:
             words = name + " was killed by the kernel: memory ran out"
-            return 0, 0.0, Outcome(Status.OUT_OF_MEMORY, words)
+            return 0, 0.0, Answer(Status.OUT_OF_MEMORY, words)
         ended = "by signal %d" % -code if code < 0 else "with exit code %d" % code
-        return 1, 0.0, Outcome(Status.CRASHED, "%s ended %s" % (name, ended))
+        return 1, 0.0, Answer(Status.CRASHED, "%s ended %s" % (name, ended))
 
     def _watch(self, worker: int, other: "subprocess.Popen[bytes]") -> None:
         """Wait for a worker's end; end the launch where the first worker hangs waiting for it."""
@@ -200,8 +200,8 @@ class Team:
                 return
             self._over = True
             try:
-                outcome = self.why_lost() or Outcome(Status.CRASHED, "worker %d ended" % worker)
-                write_outcome(self._directory, outcome)
+                answer = self.why_lost() or Answer(Status.CRASHED, "worker %d ended" % worker)
+                write_answer(self._directory, answer)
                 sys.stdout.flush()
                 sys.stderr.flush()
             finally:

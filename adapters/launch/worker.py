@@ -1,6 +1,6 @@
 """One launch inside the guest process: ``cell.json`` in, ``outcome.json`` out.
 
-Build the network, warm up, time, check, and return the outcome.
+Build the network, warm up, time, check, and return the answer.
 """
 
 import gc
@@ -27,13 +27,13 @@ from ..protocol import (
     PROFILE,
     TRAINING,
     WARM_UP,
+    Answer,
     Launch,
-    Outcome,
     ParitySample,
     Status,
     read_launch,
+    write_answer,
     write_json,
-    write_outcome,
 )
 from . import batches, contract, device, evidence, feeds, parity, team, timing
 from .inference import Inference
@@ -158,44 +158,42 @@ class FirstWorker:
         left = (time.perf_counter() - begun) / done * (steps - done)
         self.announce("%s, step %d of %d" % (TRAINING, done, steps), left)
 
-    def keep(self, outcome: Outcome) -> None:
-        """Write the outcome, replacing any earlier one."""
+    def keep(self, answer: Answer) -> None:
+        """Write the answer, replacing any earlier one."""
         self._leave_if_copied()
-        write_outcome(
-            self.directory, outcome._replace(phases=self.phases, faults_before=self.faults)
-        )
+        write_answer(self.directory, answer._replace(phases=self.phases, faults_before=self.faults))
 
     def run(self) -> None:
-        """Measure, and write the outcome; a failure of the framework is an outcome too."""
+        """Measure, and write the answer; a failure of the framework is an answer too."""
         try:
-            outcome = self.measure()
+            answer = self.measure()
         except contract.ContractBroken as error:
-            outcome = Outcome(Status.CRASHED, "the adapter breaks its contract: %s" % error)
+            answer = Answer(Status.CRASHED, "the adapter breaks its contract: %s" % error)
         except Exception as error:
-            outcome = _failure(error, self.adapter)
+            answer = _failure(error, self.adapter)
         launch = self.launch
-        timed = bool(outcome.samples_ns)
+        timed = bool(answer.samples_ns)
         # Each further phase starts with the measurement safe on disk, so that a crash or time-out
         # there cannot lose it.
         if timed and self._keeps_losses():
-            self.keep(outcome)
-            outcome = self.with_losses(outcome)
+            self.keep(answer)
+            answer = self.with_losses(answer)
         if self.team is not None:
-            if outcome.status in (Status.CRASHED, Status.OUT_OF_MEMORY):
-                outcome = self.team.why_lost() or outcome
+            if answer.status in (Status.CRASHED, Status.OUT_OF_MEMORY):
+                answer = self.team.why_lost() or answer
             self.team.end()
         self.announce("end")
-        self.keep(outcome)
+        self.keep(answer)
         if self.team is not None or not timed:
             return
         if launch.profiled_steps > 0 or not launch.cell.on_cpu:
             self.announce(PROFILE)
-            outcome = device.with_profile(outcome, launch, self.adapter, self.host)
-            self.keep(outcome)
+            answer = device.with_profile(answer, launch, self.adapter, self.host)
+            self.keep(answer)
         if trains_on_text(launch):
-            # Should it end this process, the outcome says so.
-            self.keep(outcome._replace(curve_ended="the process ended during training"))
-            self.keep(self.with_curve(outcome))
+            # Should it end this process, the answer says so.
+            self.keep(answer._replace(curve_ended="the process ended during training"))
+            self.keep(self.with_curve(answer))
 
     def _keeps_losses(self) -> bool:
         """Return whether further steps follow whose losses are kept."""
@@ -207,18 +205,18 @@ class FirstWorker:
             and self.network.family.specified
         )
 
-    def measure(self) -> Outcome:
-        """Return the outcome of the launch, without the phases after the measurement."""
+    def measure(self) -> Answer:
+        """Return the answer of the launch, without the phases after the measurement."""
         launch = self.launch
         try:
             self.network = networks.from_data(launch.network or {})
         except NumbersError as error:
             words = "%s: %s: %s" % (launch.cell.network, error.key, error)
-            return Outcome(Status.UNSUPPORTED, words)
+            return Answer(Status.UNSUPPORTED, words)
         network = self.network
         refused = evidence.binding_refusal(launch.cpus) or evidence.preload_refusal()
         if refused:
-            return Outcome(Status.UNSUPPORTED, refused)
+            return Answer(Status.UNSUPPORTED, refused)
         self.announce("import")
         start = time.perf_counter()
         self.adapter = self.load(launch)
@@ -226,11 +224,11 @@ class FirstWorker:
         import_seconds = time.perf_counter() - start
         if launch.only_capabilities:
             facts = _capabilities(self.adapter, launch)
-            return Outcome(Status.OK, "nothing was timed", import_seconds, software=facts)
+            return Answer(Status.OK, "nothing was timed", import_seconds, software=facts)
         refused = _refusal(self.adapter, network, launch)
         if refused:
             facts = software.environment()
-            return Outcome(Status.UNSUPPORTED, refused, import_seconds, software=facts)
+            return Answer(Status.UNSUPPORTED, refused, import_seconds, software=facts)
         self.announce("build")
         try:
             adapter, before, prepare_seconds = self._prepare()
@@ -241,12 +239,12 @@ class FirstWorker:
                 else:
                     parity.save_reference(adapter, network, launch.save_reference, before)
                 words = "the reference was saved; nothing was timed"
-                return Outcome(Status.OK, words, import_seconds, prepare_seconds)
-            outcome = self._measure_steps(adapter, before)
+                return Answer(Status.OK, words, import_seconds, prepare_seconds)
+            answer = self._measure_steps(adapter, before)
         except Unsupported as error:
             facts = software.environment()
-            return Outcome(Status.UNSUPPORTED, str(error), import_seconds, software=facts)
-        return outcome._replace(import_seconds=import_seconds, prepare_seconds=prepare_seconds)
+            return Answer(Status.UNSUPPORTED, str(error), import_seconds, software=facts)
+        return answer._replace(import_seconds=import_seconds, prepare_seconds=prepare_seconds)
 
     def _prepare(self) -> Tuple[Adapter, Dict[str, np.ndarray], float]:
         """Build the network; return the adapter to drive, sampled weights and the seconds.
@@ -290,7 +288,7 @@ class FirstWorker:
         size = cell.known_batch_size if self.network.family.specified else 1
         return batches.mini_batch(self.network, size, purpose=purpose)
 
-    def _measure_steps(self, adapter: Adapter, before: Dict[str, np.ndarray]) -> Outcome:
+    def _measure_steps(self, adapter: Adapter, before: Dict[str, np.ndarray]) -> Answer:
         """Run first step, warm-up, timed samples and check of a prepared adapter."""
         launch = self.launch
         network = self.network
@@ -405,7 +403,7 @@ class FirstWorker:
         described.update(contract.ask(adapter, "describe"))
         described.update(software.settings_in_force(launch))
         thread_evidence = evidence.thread_evidence(launch.all_threads, threads, earlier, later)
-        return Outcome(
+        return Answer(
             status=Status.OK,
             reason="" if adapter.computes else adapter.parity_reason,
             first_step_seconds=first_step_seconds,
@@ -434,11 +432,11 @@ class FirstWorker:
             fault_seconds=fault_seconds,
         )
 
-    def with_losses(self, outcome: Outcome) -> Outcome:
-        """Run the protocol's further steps, untimed; return the outcome with their losses.
+    def with_losses(self, answer: Answer) -> Answer:
+        """Run the protocol's further steps, untimed; return the answer with their losses.
 
         They start from the weights and the mini-batch of the parity check, at the rate of the timed
-        steps. If they end early, the outcome's software says why.
+        steps. If they end early, the answer's software says why.
         """
         launch = self.launch
         adapter = self.adapter
@@ -464,15 +462,15 @@ class FirstWorker:
                 self.announce_progress(begun, done, steps)
         except Exception as error:
             ended = _describe_failure(adapter, error)
-        facts = outcome.software
+        facts = answer.software
         if ended:
             facts = dict(facts, losses_ended=ended)
-        return outcome._replace(losses=losses, software=facts)
+        return answer._replace(losses=losses, software=facts)
 
-    def with_curve(self, outcome: Outcome) -> Outcome:
-        """Train on the launch's text, untimed; return the outcome with the blocks' losses.
+    def with_curve(self, answer: Answer) -> Answer:
+        """Train on the launch's text, untimed; return the answer with the blocks' losses.
 
-        The outcome also says why training ended early. It starts from the weights that the network
+        The answer also says why training ended early. It starts from the weights that the network
         starts with, whatever the timed steps did to them.
         """
         curve: List[List[float]] = []
@@ -481,7 +479,7 @@ class FirstWorker:
         except Exception as error:
             test_loss = None
             ended = _describe_failure(self.adapter, error)
-        return outcome._replace(curve=curve, test_loss=test_loss, curve_ended=ended)
+        return answer._replace(curve=curve, test_loss=test_loss, curve_ended=ended)
 
     def _train(self, curve: List[List[float]]) -> Tuple[Optional[float], str]:
         """Add to the curve block by block; return the loss on the text that was kept.
@@ -560,8 +558,8 @@ def _refusal(adapter: Adapter, network: Network, launch: Launch) -> str:
 def run(directory: str, load: Load = contract.load) -> int:
     """Run the launch described in this control directory; return the exit code.
 
-    With several workers this is the first one; `join` runs the others. Without an outcome file the
-    host treats the launch as crashed.
+    With several workers this is the first one; `join` runs the others. Without an answer the host
+    treats the launch as crashed.
     """
     FirstWorker(directory, load).run()
     return 0
@@ -598,15 +596,15 @@ def join(directory: str, worker: int, load: Load = contract.load) -> int:
         adapter.synchronize()
         return 0
     except Unsupported as error:
-        lost = Outcome(Status.UNSUPPORTED, str(error))
+        lost = Answer(Status.UNSUPPORTED, str(error))
     except Exception as error:
         lost = _failure(error, adapter)
     team.say_why(directory, worker, lost)
     return 1
 
 
-def _failure(error: Exception, adapter: Optional[Adapter]) -> Outcome:
-    """Return the outcome of a launch that ended with this exception.
+def _failure(error: Exception, adapter: Optional[Adapter]) -> Answer:
+    """Return the answer of a launch that ended with this exception.
 
     ``adapter`` is None where it was not loaded.
     """
@@ -618,7 +616,7 @@ def _failure(error: Exception, adapter: Optional[Adapter]) -> Outcome:
         ran_out = ran_out or adapter.is_out_of_memory(error)
         words = adapter.error_text(error)
     status = Status.OUT_OF_MEMORY if ran_out else Status.CRASHED
-    return Outcome(status, words or "%s: %s" % (type(error).__name__, gpus.first_line(error)))
+    return Answer(status, words or "%s: %s" % (type(error).__name__, gpus.first_line(error)))
 
 
 def _describe_failure(adapter: Adapter, error: Exception) -> str:

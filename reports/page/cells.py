@@ -7,7 +7,6 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from dlbench.adapters.axes import NAMES, word
-from dlbench.adapters.protocol import Outcome
 from dlbench.reports.columns import Column, table
 from dlbench.reports.formats.layout import MISSING, Page, Table, entries, why_hole
 from dlbench.reports.formats.markup import page_to_html, rendered
@@ -21,6 +20,7 @@ from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import axis_value
 from dlbench.reports.results.naming import counted, group_name, rest_of
 from dlbench.reports.results.number_text import amount, deviation, number
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.quantities import OF_LAUNCHES, QUANTITIES, Numbers, title_of
 from dlbench.reports.results.safe_text import one_line
 from dlbench.reports.results.thread_evidence import observe

@@ -21,7 +21,7 @@ MOST_SAMPLES = 200_000
 MOST_NIGHTS = 60
 """The newest nights of a cell; `dlbench history` has all."""
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
-_NOT_SHOWN = ("software", "profile", "parity_sample", "outside", "timed_between", "cpus", "phases")
+_NOT_SHOWN = ("software", "profile", "outside", "timed_between", "cpus", "phases")
 
 
 def page_data(document: Document) -> dict[str, Any]:

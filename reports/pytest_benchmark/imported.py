@@ -26,15 +26,7 @@ from pydantic import (
     ValidationError,
 )
 
-from dlbench.adapters.protocol import (
-    UNKNOWN,
-    Cell,
-    Outcome,
-    Parity,
-    Protocol,
-    SampleStatistics,
-    Status,
-)
+from dlbench.adapters.protocol import UNKNOWN, Cell, Parity, Protocol, Status
 from dlbench.reports.pytest_benchmark.export import (
     FILE_SCHEMA,
     KEY,
@@ -47,6 +39,7 @@ from dlbench.reports.results.errors import RecordError, ReportError
 from dlbench.reports.results.hosts import FOREIGN_KEY, UNKNOWN_MACHINE, recorded_cpu
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.naming import counted, listed
+from dlbench.reports.results.outcome import Outcome, SampleStatistics
 from dlbench.reports.results.record import (
     IMPORTED,
     PYTEST_BENCHMARK,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import LEAST_SAMPLE_NS, Cell, Outcome, Parity, Status
+from dlbench.adapters.protocol import LEAST_SAMPLE_NS, Cell, Parity, Status
 from dlbench.reports.results.flags import (
     CEILING_SLACK,
     FEW_LAUNCHES,
@@ -32,6 +32,7 @@ from dlbench.reports.results.keys import Place, column_of, group_of, grouped, ro
 from dlbench.reports.results.memory_evidence import MemoryObserved, observe_memory
 from dlbench.reports.results.naming import counted
 from dlbench.reports.results.networks import family_of_record
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.quantities import measure, why_no_joules, why_no_latency
 from dlbench.reports.results.record import IMPORTED, Record
 from dlbench.reports.results.rounds import seconds_in_turns

@@ -17,17 +17,11 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from dlbench.adapters.protocol import (
-    Contention,
-    Outcome,
-    Status,
-    ThreadEvidence,
-    TurnObservation,
-    growth_costs,
-)
+from dlbench.adapters.protocol import Contention, Status, ThreadEvidence, growth_costs
 from dlbench.reports.results.gpu_evidence import REASONS, SLOWING, observe_launch
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.naming import counted
+from dlbench.reports.results.outcome import Outcome, TurnObservation
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.thread_evidence import (
     EXCEEDED_FACTOR,

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from statistics import median
 
 from dlbench.adapters.families.own import ADAPTER as OWN_STEP
-from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.protocol import Status
 from dlbench.adapters.tuning import TUNABLE, in_force
 from dlbench.reports.results import disturbance
 from dlbench.reports.results.gpu_evidence import DeviceObserved, observe_launch
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.memory_evidence import KEEP_HEAP, states_between, states_within
 from dlbench.reports.results.naming import counted
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import IMPORTED, Record
 from dlbench.reports.results.thread_evidence import capacity_of, misused_threads
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dlbench.adapters.protocol import Outcome
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import Record
 
 _T = TypeVar("_T")

@@ -7,8 +7,8 @@ all that a gate judges together (`verdict.Rule.of_quantity`).
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dlbench.adapters.protocol import Outcome
 from dlbench.reports.results.memory_evidence import faults_per_step
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.quantities import OF_LAUNCHES, start_seconds
 
 TIME = "time"

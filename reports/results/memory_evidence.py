@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from dlbench.adapters.protocol import Outcome
+from dlbench.reports.results.outcome import Outcome
 
 KEEP_HEAP = "keep_heap"
 """The launch setting that lets freed memory stay with the process."""

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from statistics import fmean, median, variance
 
 from dlbench.adapters.libraries.profiles import PYTHON_PROFILER
-from dlbench.adapters.protocol import Cell, Operator, Outcome, Profile
+from dlbench.adapters.protocol import Cell, Operator, Profile
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.memory_evidence import faults_per_step
 from dlbench.reports.results.number_text import number, percent
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import BASELINE, CANDIDATE, Record
 from dlbench.reports.results.safe_text import one_line
 

@@ -14,7 +14,7 @@ from itertools import chain
 from statistics import mean, quantiles
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlbench.adapters.protocol import Outcome
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import IMPORTED, SAMPLES_OF_INSTANCES
 from dlbench.reports.results.statistics import Summary, summarise_launches
 

@@ -14,12 +14,13 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WrapValidator
 
-from dlbench.adapters.protocol import Cell, Outcome, Protocol, to_dict
+from dlbench.adapters.protocol import Cell, Protocol, to_dict
 from dlbench.hardware_probe.doctor import Finding
 from dlbench.hardware_probe.files import JsonRecord
 from dlbench.reports.results.errors import RecordError
 from dlbench.reports.results.hosts import Node
 from dlbench.reports.results.networks import read_network
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.safe_text import one_line
 
 RECORD_SCHEMA = 1
@@ -72,6 +73,8 @@ def _if_known(value: Any, read: Callable[[Any], Any]) -> Any:
         return None
 
 
+_FORMER_KEYS = ("parity_sample", "starts_ns")
+"""Keys of an outcome that older versions wrote, always empty."""
 _IF_KNOWN = WrapValidator(_if_known)
 """Of a field that may be missing: None where another version wrote it in another form."""
 
@@ -80,6 +83,12 @@ def _utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError("a moment has no time zone; give it in UTC")
     return moment.astimezone(UTC)
+
+
+def _without_former_keys(outcome: Any) -> Any:
+    if not isinstance(outcome, Mapping):
+        return outcome
+    return {key: value for key, value in outcome.items() if key not in _FORMER_KEYS}
 
 
 class Kept:
@@ -95,10 +104,8 @@ class Kept:
             if not value and attribute.name in _LEFT_OUT_EMPTY:
                 continue
             content[attribute.name] = _plain(value)
-        if "outcome" in content:
-            del content["outcome"]["parity_sample"]  # the judge's alone
-            if content["outcome"]["statistics"] is None:
-                del content["outcome"]["statistics"]
+        if "outcome" in content and content["outcome"]["statistics"] is None:
+            del content["outcome"]["statistics"]
         return content
 
     @classmethod
@@ -198,7 +205,7 @@ class Record(Kept):
     launch: int
     """Index of the randomised block, from 0."""
     cell: Cell
-    outcome: Outcome
+    outcome: Annotated[Outcome, BeforeValidator(_without_former_keys)]
     machine: str
     environment: str
     """Hash of the framework's environment, and of ``variables``: two builds of a framework differ

@@ -22,8 +22,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dlbench.adapters.protocol import Outcome
 from dlbench.reports.results.disturbance import disturbed_turns
+from dlbench.reports.results.outcome import Outcome
 
 FEWEST_SHARE = 0.5
 """Disturbed turns of a launch are left out as long as it has a turn in this share of its rounds."""

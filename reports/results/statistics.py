@@ -27,7 +27,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from dlbench.adapters.protocol import SampleStatistics
+from dlbench.reports.results.outcome import SampleStatistics
 from dlbench.reports.results.side_by_side import SideBySide
 
 # Functions import what they need of SciPy themselves: its import takes a tenth of a second, and

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from dlbench.adapters.protocol import BOUND, Contention, Outcome, ThreadEvidence
+from dlbench.adapters.protocol import BOUND, Contention, ThreadEvidence
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.naming import counted
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import Record
 
 EXCEEDED_FACTOR, EXCEEDED_SLACK = 1.10, 0.15

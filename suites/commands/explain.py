@@ -247,7 +247,7 @@ def _with_interpreter(source: Source) -> Source:
 def _launch(plan: Plan, machine: Machine, steps: int, build_missing: bool) -> "Record":
     """Run the launch. Raises FrameworkEnvironmentError if there is no interpreter for it."""
     from ..run import preparation, profiling
-    from ..run.outcomes import read_phase
+    from ..run.answers import read_phase
     from ..run.quiet import measuring
     from ..run.runner import left_behind_sentence
     from ..run.sides import ONE_SIDE

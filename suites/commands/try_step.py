@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.results.flags import (
     LOSS_CONSTANT,
@@ -22,6 +22,7 @@ from dlbench.reports.results.flags import (
 from dlbench.reports.results.hosts import host_of
 from dlbench.reports.results.naming import counted, name_of
 from dlbench.reports.results.number_text import number
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.thread_evidence import threads_seen
 

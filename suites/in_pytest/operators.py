@@ -5,9 +5,10 @@ identical code differ by more than those of launches do. An operator is named by
 (`reports.results.operators`): its difference repeats over the pairs.
 """
 
-from dlbench.adapters.protocol import Outcome, Status, profile_from_dict
+from dlbench.adapters.protocol import Status, profile_from_dict
 from dlbench.reports.pytest_benchmark.imported import imported_cell
 from dlbench.reports.results.operators import FEWEST, MOST, StepDifference, compare_profiled
+from dlbench.reports.results.outcome import Outcome
 
 from .process import ProcessOutcome
 from .processes import Processes, ProfiledPair

@@ -17,8 +17,9 @@ from typing import Any, cast
 from pydantic import TypeAdapter, ValidationError
 
 from dlbench.adapters.networks import to_data
-from dlbench.adapters.protocol import INSTALLED, Cell, Launch, Outcome, Protocol, Status
+from dlbench.adapters.protocol import INSTALLED, Cell, Launch, Protocol, Status
 from dlbench.hardware_probe import Machine
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.thread_evidence import threads_seen
 
 from ..environments import folders
@@ -103,7 +104,7 @@ def ask(
         **devices.variables(None),
     }
     request = LaunchRequest(launch, source.interpreter, environment, _SECONDS)
-    return launcher(request, no_tick).outcome
+    return launcher(request, no_tick).outcome()
 
 
 def _threads_seen(outcome: Outcome) -> int | None:
@@ -196,7 +197,7 @@ def probe(
 
     def watched(request: LaunchRequest, tick: Tick) -> Launched:
         launched = launcher(request, tick)
-        statuses.add(launched.outcome.status)
+        statuses.add(launched.verdict.status)
         return launched
 
     threads = None

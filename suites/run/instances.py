@@ -13,33 +13,36 @@ from typing import Any
 
 import numpy as np
 
-from dlbench.adapters.protocol import Contention, Outcome, Status, ThreadEvidence
-from dlbench.reports.results.record import SAMPLES_OF_INSTANCES
+from dlbench.adapters.protocol import Contention, Status, ThreadEvidence
+from dlbench.reports.results.outcome import HostFacts, Outcome
 
-from .launcher import Launched, LaunchRequest, Meeting, Tick, run_together
+from .judge import JudgedLaunch
+from .launcher import LaunchRequest, Meeting, Tick, run_together
 
 
 def run_instances(
-    request: LaunchRequest, launch: Callable[[LaunchRequest, Tick], Launched], tick: Tick
-) -> Launched:
+    request: LaunchRequest, launch: Callable[[LaunchRequest, Tick], JudgedLaunch], tick: Tick
+) -> JudgedLaunch:
     """Run the instances of a launch, which divide its CPUs and quota. Return their joint result."""
     count = request.launch.cell.instances
     cpus = request.launch.cpus or []
     share = len(cpus) // count
     meeting = Meeting(count)
 
-    def instance(number: int, look: Tick) -> Launched:
+    def instance(number: int, look: Tick) -> JudgedLaunch:
         own = cpus[number * share : (number + 1) * share]
         cell = request.launch.cell
         cell = cell._replace(instances=1, cpu_quota=cell.cpu_quota / count)
         alone = request.launch._replace(cell=cell, cpus=own)
         return launch(replace(request, launch=alone, meeting=meeting), look)
 
-    launches = run_together([partial(instance, number) for number in range(count)], meeting, tick)
-    return Launched(
-        together([launched.outcome for launched in launches]),
-        max(launched.wall_seconds for launched in launches),
-        any(launched.suspended for launched in launches),
+    judged_launches = run_together(
+        [partial(instance, number) for number in range(count)], meeting, tick
+    )
+    return JudgedLaunch(
+        together([judged.outcome for judged in judged_launches]),
+        max(judged.wall_seconds for judged in judged_launches),
+        any(judged.suspended for judged in judged_launches),
     )
 
 
@@ -104,7 +107,7 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
         threads=merged_threads,
         contention=merged_contention,
         calls_ns=list(chain.from_iterable(outcome.calls_ns for outcome in outcomes)),
-        software={**first.software, SAMPLES_OF_INSTANCES: samples},
+        software=HostFacts(samples_ns_of_instances=samples).added_to(first.software),
         **_merge(outcomes, _MERGED_FIELDS),
     )
 

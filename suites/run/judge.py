@@ -6,7 +6,7 @@ smaller errors are left to statistics.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median_high
 from typing import Any
 
@@ -17,25 +17,16 @@ from dlbench.adapters.launch import parity
 from dlbench.adapters.launch.batches import check_number, checked_places
 from dlbench.adapters.launch.parity import Observation
 from dlbench.adapters.networks import Network, from_data
-from dlbench.adapters.protocol import (
-    ASYNC,
-    FED,
-    LOADER,
-    Cell,
-    HostObservation,
-    Outcome,
-    Parity,
-    ParitySample,
-    Status,
-)
+from dlbench.adapters.protocol import ASYNC, FED, LOADER, Answer, Cell, Parity, ParitySample, Status
 from dlbench.hardware_probe import Ceilings, Machine
 from dlbench.reports.results.gpu_evidence import observe_launch
 from dlbench.reports.results.losses import Numbers, first_numbers, relative_error
 from dlbench.reports.results.naming import counted
+from dlbench.reports.results.outcome import HostFacts, HostObservation, LaunchVerdict, Outcome
 from dlbench.reports.results.safe_text import one_line
 
-from .launcher import LaunchRequest
-from .outcomes import UnreadableError
+from .answers import UnreadableError
+from .launcher import Launched, LaunchRequest
 
 FirstLosses = dict[tuple[object, ...], tuple[Numbers, ...]]
 """The losses, or outputs, of a launch's first steps, by `losses_key`.
@@ -68,23 +59,23 @@ _STILL = "no parameter changed during the timed steps: they did not train"
 _ASYNCHRONOUS = "asynchronous: updates come in any order, so no reference can predict their result"
 
 
-def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Parity:
-    """Return the verdict on a launch.
+def parity_of(launched: Launched, request: LaunchRequest, network: Network) -> Parity:
+    """Return the parity of a launch with its reference.
 
     Raises UnreadableError where its answer does not fit the request.
     """
     cell = request.launch.cell
-    answer = outcome.parity_sample
-    outside = outcome.outside
+    sample = None if launched.answer is None else launched.answer.parity_sample
+    outside = launched.outside
     allowed = parity.allowance(network, cell.precision)
     if not network.family.specified:
-        return _judge_own_step(answer, request.first_losses, network, cell.infers)
-    if answer is None or outside is None:
+        return _judge_own_step(sample, request.first_losses, network, cell.infers)
+    if sample is None or outside is None:
         if request.computes:
             raise UnreadableError("it carried out no parity check")
-        return parity.unchecked(network, outcome.reason or "it computes nothing", allowed)
+        return parity.unchecked(network, launched.verdict.reason or "it computes nothing", allowed)
     if cell.infers:
-        return _judge_outputs(answer, request, network, outside)
+        return _judge_outputs(sample, request, network, outside)
     if request.reference is None:
         reason = f"no reference for mini-batch {cell.batch_size}"
         if cell.sync == ASYNC:
@@ -92,12 +83,12 @@ def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Par
         verdict = parity.unchecked(network, reason, allowed)
     else:
         reference = parity.load(str(request.reference), outside.check_steps)
-        observation = _observation(answer, reference, outside)
+        observation = _observation(sample, reference, outside)
         verdict = parity.judge(observation, reference, parity.recipe_of(network, cell), allowed)
-        if answer.losses is None or None in answer.updates.values():
+        if sample.losses is None or None in sample.updates.values():
             reason = "the losses or updates of the parity check are not finite"
             verdict = verdict._replace(verdict="disagrees", reason=reason)
-    if answer.moved is False:
+    if sample.moved is False:
         reason = _STILL
         if verdict.verdict == "disagrees":
             reason = f"{verdict.reason}; {_STILL}"
@@ -106,7 +97,7 @@ def parity_of(outcome: Outcome, request: LaunchRequest, network: Network) -> Par
 
 
 def _judge_outputs(
-    answer: ParitySample, request: LaunchRequest, network: Network, outside: HostObservation
+    sample: ParitySample, request: LaunchRequest, network: Network, outside: HostObservation
 ) -> Parity:
     """Compare the outputs of a launch of inference with the reference's."""
     cell = request.launch.cell
@@ -118,22 +109,22 @@ def _judge_outputs(
         number = check_number(outside.checks - 1, outside.check_rounds - 1)
         expected = expected[checked_places(network, cell.known_batch_size, number)]
     shape = (cell.known_batch_size, expected.shape[1])
-    outputs = np.full(shape, np.nan) if answer.outputs is None else np.array(answer.outputs)
+    outputs = np.full(shape, np.nan) if sample.outputs is None else np.array(sample.outputs)
     if outputs.shape != shape:
         raise UnreadableError(f"outputs of shape {outputs.shape}, where {shape} were asked for")
     return parity.judge_outputs(outputs, expected, tolerance)
 
 
 def _judge_own_step(
-    answer: ParitySample | None, first: tuple[Numbers, ...] | None, network: Network, infers: bool
+    sample: ParitySample | None, first: tuple[Numbers, ...] | None, network: Network, infers: bool
 ) -> Parity:
     """Compare the losses or outputs of a launch's first steps with those of the first launch.
 
     That one agrees with itself.
     """
     what = "outputs" if infers else "losses"
-    losses = [] if answer is None else answer.losses
-    outputs = [] if answer is None else answer.outputs
+    losses = [] if sample is None else sample.losses
+    outputs = [] if sample is None else sample.outputs
     compared = outputs if infers else losses
     if compared is None:
         reason = f"the {what} of the first steps are not finite"
@@ -163,19 +154,19 @@ def _judge_own_step(
 
 
 def _observation(
-    answer: ParitySample, reference: Observation, outside: HostObservation
+    sample: ParitySample, reference: Observation, outside: HostObservation
 ) -> Observation:
-    """Return the answer as arrays, with NaN for numbers that were not finite."""
-    losses = [float("nan")] * outside.check_steps if answer.losses is None else answer.losses
+    """Return the sample as arrays, with NaN for numbers that were not finite."""
+    losses = [float("nan")] * outside.check_steps if sample.losses is None else sample.losses
     if len(losses) != outside.check_steps:
         raise UnreadableError(
             f"{len(losses)} losses, where {outside.check_steps} steps were asked for"
         )
-    if set(answer.updates) != set(reference.updates):
+    if set(sample.updates) != set(reference.updates):
         raise UnreadableError("the updates are not those of the network's parameters")
     updates = {}
     for name, expected in reference.updates.items():
-        entries = answer.updates[name]
+        entries = sample.updates[name]
         updates[name] = np.full(expected.shape, np.nan) if entries is None else np.array(entries)
         if updates[name].shape != expected.shape:
             raise UnreadableError(
@@ -271,41 +262,48 @@ def limits_of(machine: Machine, kept: dict[str, object] | None) -> Limits:
     )
 
 
+@dataclass(frozen=True)
+class JudgedLaunch:
+    """A launch's outcome, and what its record keeps beside it."""
+
+    outcome: Outcome
+    wall_seconds: float
+    suspended: bool = False
+    """Whether this process was stopped meanwhile. See `Launched`."""
+    telemetry: dict[str, Any] | None = None
+    """Samples of its GPU."""
+    facts: HostFacts = field(default_factory=HostFacts)
+
+
 def judged(
     request: LaunchRequest,
-    outcome: Outcome,
+    launched: Launched,
     limits: Limits | None,
     telemetry: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Return a launch's outcome with its parity and final status.
 
-    Without limits no rate is too high. ``telemetry`` are the samples of its GPU. An outcome without
-    a host observation is returned as it is: nothing was timed.
+    Without limits no rate is too high. ``telemetry`` are the samples of its GPU. A launch without a
+    host observation is not judged: nothing was timed.
     """
-    if (
-        outcome.status is not Status.OK
-        or request.launch.only_capabilities
-        or outcome.outside is None
-    ):
-        return outcome
+    if launched.outside is None or launched.verdict.status is not Status.OK:
+        return launched.outcome()
     assert request.launch.network is not None
     network = from_data(request.launch.network)
     try:
-        verdict = parity_of(outcome, request, network)
+        agreement = parity_of(launched, request, network)
     except UnreadableError as error:
         return Outcome(Status.CRASHED, f"its answer cannot be believed: {error}")
     impossible = implausible(
-        request.launch.cell, network, outcome, limits, telemetry, request.computes
+        request.launch.cell, network, launched, limits, telemetry, request.computes
     )
     status, reason = Status.OK, ""
-    if verdict.verdict == "disagrees":
-        status, reason = Status.PARITY_FAILED, verdict.reason
+    if agreement.verdict == "disagrees":
+        status, reason = Status.PARITY_FAILED, agreement.reason
     if impossible:
         status = Status.IMPLAUSIBLE
         reason = f"{impossible}; {reason}" if reason else impossible
-    return outcome._replace(
-        status=status, reason=one_line(reason), parity=verdict, parity_sample=None
-    )
+    return launched.outcome(LaunchVerdict(status, one_line(reason), agreement))
 
 
 # The host's clock may show this much more than the samples, and as much as guest and host waited
@@ -340,7 +338,7 @@ _SETTLE_SECONDS = 1.5
 def implausible(
     cell: Cell,
     network: Network,
-    outcome: Outcome,
+    launched: Launched,
     limits: Limits | None,
     telemetry: Mapping[str, Any] | None = None,
     computes: bool = True,
@@ -349,35 +347,36 @@ def implausible(
 
     The text has the figures of both sides. ``telemetry`` is that of its GPU, by the driver.
     """
-    outside = outcome.outside
+    answer, outside = launched.answer, launched.outside
+    assert answer is not None
     assert outside is not None
     reasons = [
-        *_clock_differs(outcome, outside),
+        *_clock_differs(answer, outside),
         *_quota_exceeded(cell, outside),
         *_ran_while_stopped(outside),
     ]
     if computes:
-        step = median_high(outcome.step_seconds())
+        step = median_high(answer.step_seconds())
         # The least that a step must compute: of a mini-batch of unknown size, nothing.
         fewer = _FEWER_OPERATIONS if network.family.kind == "convolutional" else 1.0
         flops = network.family.flops(cell.batch_size or 0, cell.infers) / fewer
-        reasons += _cpu_time_differs(outcome, outside)
-        reasons += _check_differs(cell, outcome, outside, step)
+        reasons += _cpu_time_differs(answer, outside)
+        reasons += _check_differs(cell, answer, outside, step)
         reasons += _work_deferred(cell, network.family, outside)
         if not cell.on_cpu:
-            reasons += _beyond_gpu(cell, outcome, step, flops, telemetry)
+            reasons += _beyond_gpu(cell, launched.outcome(), step, flops, telemetry)
         elif limits is not None:
-            reasons += _beyond_cpu(cell, network.family, outcome, step, flops, limits)
+            reasons += _beyond_cpu(cell, network.family, answer, outside, step, flops, limits)
     return "; ".join(reasons)
 
 
-def _clock_differs(outcome: Outcome, outside: HostObservation) -> Iterator[str]:
+def _clock_differs(answer: Answer, outside: HostObservation) -> Iterator[str]:
     seen = outside.timed_seconds
-    claimed_ns = sum(outcome.samples_ns)
+    claimed_ns = sum(answer.samples_ns)
     # Samples that were found to be warm-up were timed, too.
-    dropped = outcome.observed_steps() // outcome.steps_per_sample - len(outcome.samples_ns)
+    dropped = answer.observed_steps() // answer.steps_per_sample - len(answer.samples_ns)
     if dropped > 0:
-        claimed_ns += sum(outcome.warmup_ns[-dropped:]) * outcome.steps_per_sample
+        claimed_ns += sum(answer.warmup_ns[-dropped:]) * answer.steps_per_sample
     claimed = claimed_ns * 1e-9
     waiting = min(outside.timed_waiting_seconds, _WAITING_SECONDS)
     between = _CLOCK_SHARE * seen + _CLOCK_SECONDS + waiting
@@ -416,19 +415,19 @@ def _ran_while_stopped(outside: HostObservation) -> Iterator[str]:
         )
 
 
-def _cpu_time_differs(outcome: Outcome, outside: HostObservation) -> Iterator[str]:
+def _cpu_time_differs(answer: Answer, outside: HostObservation) -> Iterator[str]:
     """Check the guest's report of its threads, which is its evidence.
 
     Hidden helpers and invented time contradict it.
     """
     seen = outside.timed_cpu_seconds
-    claimed = 0.0 if outcome.threads is None else outcome.threads.cpu_seconds
+    claimed = 0.0 if answer.threads is None else answer.threads.cpu_seconds
     if abs(claimed - seen) > _CLAIM_SHARE * max(claimed, seen) + _CLAIM_SECONDS:
         yield f"it reports {_text(claimed)} of CPU time, and the host saw {_text(seen)}"
 
 
 def _check_differs(
-    cell: Cell, outcome: Outcome, outside: HostObservation, step: float
+    cell: Cell, answer: Answer, outside: HostObservation, step: float
 ) -> Iterator[str]:
     """Check that the steps of the parity check are those that were timed.
 
@@ -439,7 +438,7 @@ def _check_differs(
         return
     took = outside.steps_seconds
     cpu = outside.steps_cpu_seconds
-    expected_cpu = steps * outside.timed_cpu_seconds / outcome.observed_steps()
+    expected_cpu = steps * outside.timed_cpu_seconds / answer.observed_steps()
     # Those that get mini-batches ahead of the steps begin each round with two.
     most = _SLOWER * (1 + 2 * cell.helpers / outside.check_steps)
     # Other programs lengthen the time by the clock, but not the CPU time. A GPU's steps use hardly
@@ -501,17 +500,22 @@ def _beyond_gpu(
 
 
 def _beyond_cpu(
-    cell: Cell, family: Family, outcome: Outcome, step: float, flops: float, limits: Limits
+    cell: Cell,
+    family: Family,
+    answer: Answer,
+    outside: HostObservation,
+    step: float,
+    flops: float,
+    limits: Limits,
 ) -> Iterator[str]:
     """Check the rate, CPU time and memory traffic of steps against the limits of the machine."""
-    assert outcome.outside is not None
     # Without a thread count it may have a thread for each CPU.
     threads = cell.all_threads or limits.cpus
     limit = limits.flops(threads, cell.precision)
     under = ""
     if cell.cpu_quota:
         # A sample may begin and end with the work of a period each.
-        cpus = cell.cpu_quota * (1 + _PERIOD_SECONDS / (step * outcome.steps_per_sample))
+        cpus = cell.cpu_quota * (1 + _PERIOD_SECONDS / (step * answer.steps_per_sample))
         limit = min(limit, cpus * limits.flops_of_a_cpu(cell.precision))
         under = f" under a CPU quota of {cell.cpu_quota:g}"
     if flops / step > limit:
@@ -520,8 +524,8 @@ def _beyond_cpu(
             f"{counted(threads, 'thread')}{under} can do {limit / 1e9:.3g} GFLOP/s at most on this "
             "machine"
         )
-    steps = outcome.observed_steps()
-    used = outcome.outside.timed_cpu_seconds
+    steps = answer.observed_steps()
+    used = outside.timed_cpu_seconds
     least = flops * steps / limits.flops_of_a_cpu(cell.precision)
     if used + _TICK_SECONDS < least:
         yield (

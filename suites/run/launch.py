@@ -24,25 +24,26 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.networks import specification, to_data
-from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status
-from dlbench.adapters.tuning import THREAD_SETTING, TUNABLE, in_force
+from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
+from dlbench.adapters.tuning import in_force
 from dlbench.hardware_probe import Machine, probe_gpus
 from dlbench.hardware_probe import gpu as chosen_nvml
 from dlbench.hardware_probe.cpu import bound_mask, node_mask
 from dlbench.hardware_probe.telemetry import Sampler
 from dlbench.reports.results.disturbance import disturbed
 from dlbench.reports.results.hosts import Host, Node, host_of
-from dlbench.reports.results.record import GATE, PROFILED, RELEASED, Record, Run
+from dlbench.reports.results.outcome import HostFacts, Outcome
+from dlbench.reports.results.record import GATE, PROFILED, Record, Run
 
 from ..environments import folders
-from ..environments.digests import DIGEST, adapter_digest, add_variables
+from ..environments.digests import adapter_digest, add_variables
 from ..environments.environment import Source
 from ..errors import UsageError
 from ..planning import devices
 from ..planning.framework import Framework
 from ..planning.plan import Plan, PlannedLaunch, binds, too_large
 from .instances import run_instances
-from .judge import FirstLosses, Limits, judged, limits_of, losses_key, note_losses
+from .judge import FirstLosses, JudgedLaunch, Limits, judged, limits_of, losses_key, note_losses
 from .launch_files import FeedFiles
 from .launcher import (
     Launched,
@@ -64,7 +65,6 @@ _SUSPENDED_REPEATS = 3
 """Launches at most where this process was stopped (SIGSTOP) during each."""
 
 References = Callable[[Cell], Reference | None]
-Telemetry = dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -144,15 +144,13 @@ class LaunchRunner:
         )
         node = self.node()
         started = datetime.now(UTC)
-        launched, described, telemetry = self._measure(
-            planned, protocol, source, skip, tunable, tick, member
-        )
-        outcome = launched.outcome
+        launch = self._measure(planned, protocol, source, skip, tunable, tick, member)
+        outcome = launch.outcome
         note_losses(self.first_losses, cell, outcome, network.family, self.losses_by_row)
-        software = dict(outcome.software)
-        if outcome.software:  # a launch that could not answer measured nothing
-            software |= described | self._describe_settings(cell, source.build.framework, tunable)
-        software |= self._describe_row(cell, source)
+        software = outcome.software
+        if software:  # a launch that could not answer measured nothing
+            software = launch.facts.added_to(software)
+        software = self._facts_of_row(cell, source).added_to(software)
         return Record(
             run=self.run.id,
             suite=self.run.suite,
@@ -164,41 +162,55 @@ class LaunchRunner:
             interpreter=source.name,
             protocol=protocol,
             started=started,
-            wall_seconds=launched.wall_seconds,
+            wall_seconds=launch.wall_seconds,
             version=self.run.version,
             attempt=attempt,
             side=planned.side,
             stage=self._stage(planned),
             quota_cpus=None if self.machine is None else self.machine.cpu.quota_cpus,
-            telemetry=telemetry,
+            telemetry=launch.telemetry,
             network=specification(network.family),
             variables=recorded(self.given_variables),
             node=node,
         )
 
-    def _describe_settings(
-        self, cell: Cell, framework: Framework, tunable: Sequence[str]
-    ) -> dict[str, Any]:
-        """Return the settings and the adapter's digest as the software of a record has them."""
-        described: dict[str, Any] = {TUNABLE: list(tunable)}
+    def _facts_of_launch(
+        self,
+        launch: Launch,
+        framework: Framework,
+        tunable: Sequence[str],
+        feed: FeedFiles | None,
+        text: Text | None,
+        gpus: Sequence[dict[str, Any]],
+    ) -> HostFacts:
+        """Return the facts of a launch's settings, data and GPUs."""
+        cell = launch.cell
+        setting = ""
         if cell.cpu_quota and cell.threads:
             setting = framework.thread_setting(cell.mode, cell.threads)
-            if setting:
-                described[THREAD_SETTING] = setting
-        if framework.external:  # dlbench's own adapters come with its version
-            described[DIGEST] = adapter_digest(framework)
-        return described
+        return HostFacts(
+            gpu=gpus[0] if gpus else None,
+            gpus=list(gpus) if len(gpus) > 1 else None,
+            feed=None if feed is None else feed.described,
+            repeated_batch=launch.repeated_batch,
+            label_sets=launch.label_sets if launch.label_sets > 1 else None,
+            cold_start=self.plan.cold_start or None,
+            text=None if text is None else text.described(),
+            tunable=list(tunable),
+            thread_setting=setting or None,
+            # dlbench's own adapters come with its version.
+            adapter_digest=adapter_digest(framework) if framework.external else None,
+        )
 
-    def _describe_row(self, cell: Cell, source: Source) -> dict[str, Any]:
-        """Return the default threads and release date as the software of a record has them."""
-        described: dict[str, Any] = {}
+    def _facts_of_row(self, cell: Cell, source: Source) -> HostFacts:
+        """Return the default threads and the release date of a cell's row."""
+        threads = None
         if cell.on_cpu:
             threads = self.default_threads.get((cell.framework, cell.mode, cell.tuning))
-            if threads is not None:
-                described["default_threads"] = threads
-        if source.build.released is not None:
-            described[RELEASED] = source.build.released.isoformat()
-        return described
+        released = source.build.released
+        return HostFacts(
+            default_threads=threads, released=None if released is None else released.isoformat()
+        )
 
     def _stage(self, planned: PlannedLaunch) -> str:
         if planned.profiled_steps:
@@ -214,35 +226,33 @@ class LaunchRunner:
         tunable: Sequence[str],
         tick: Tick,
         member: Member | None,
-    ) -> tuple[Launched, dict[str, Any], Telemetry]:
-        """Launch a cell on its device and judge it.
-
-        Return the launch, additions to the record's software, and the telemetry of its GPU.
-        """
+    ) -> JudgedLaunch:
+        """Launch a cell on its device and judge it."""
         cell = planned.cell
         reason = "" if self.machine is None else too_large(self.plan, cell, self.machine)
         if not reason:
             reason = skip if source.interpreter else source.reason
         gpus: tuple[devices.Device, ...] | str = ()
-        described: dict[str, Any] = {}
+        identities: list[dict[str, Any]] = []
         if not reason and not cell.on_cpu:
-            gpus, described = self._gpus(cell)
+            gpus, identities = self._gpus(cell)
         if isinstance(gpus, str):
             reason = gpus
         if source.interpreter is None or reason or isinstance(gpus, str):
-            return Launched(Outcome(Status.SKIPPED, reason), 0.0), {}, None
+            return JudgedLaunch(Outcome(Status.SKIPPED, reason), 0.0)
         uuids = ",".join(gpu.uuid or "" for gpu in gpus) or None
-        request, data = self._request(planned, protocol, source, tunable, uuids, member)
-        described |= data
+        request, facts = self._request(
+            planned, protocol, source, tunable, uuids, identities, member
+        )
         # Of several GPUs, which do the same, the first is watched.
         watched = gpus[0].uuid if gpus else None
         for _ in range(_SUSPENDED_REPEATS):
-            launched, telemetry = self._launch(request, watched, tick)
+            launch = self._launch(request, watched, tick)
             # Where this process was stopped meanwhile, its clock says nothing about the guest.
-            by_clock = launched.outcome.status in (Status.IMPLAUSIBLE, Status.TIMED_OUT)
-            if not (launched.suspended and by_clock):
+            by_clock = launch.outcome.status in (Status.IMPLAUSIBLE, Status.TIMED_OUT)
+            if not (launch.suspended and by_clock):
                 break
-        return launched, described, telemetry
+        return replace(launch, facts=facts)
 
     def _request(
         self,
@@ -251,9 +261,10 @@ class LaunchRunner:
         source: Source,
         tunable: Sequence[str],
         uuids: str | None,
+        identities: Sequence[dict[str, Any]],
         member: Member | None,
-    ) -> tuple[LaunchRequest, dict[str, Any]]:
-        """Return the request of a launch, and the description of its data that a record keeps."""
+    ) -> tuple[LaunchRequest, HostFacts]:
+        """Return the request of a launch, and the facts of it that a record keeps."""
         assert source.interpreter is not None
         cell = planned.cell
         framework = source.build.framework
@@ -297,7 +308,7 @@ class LaunchRunner:
             self.first_losses.get(losses_key(framework.name, cell, self.losses_by_row)),
             member=member,
         )
-        return request, self._describe_data(launch, feed, text)
+        return request, self._facts_of_launch(launch, framework, tunable, feed, text, identities)
 
     def _variables(
         self, cell: Cell, source: Source, chosen: Iterable[str], cache: Path, uuids: str | None
@@ -310,23 +321,10 @@ class LaunchRunner:
             variables["CUDA_CACHE_PATH"] = str(cache / "cuda")
         return {**variables, **self.given_variables, **devices.variables(uuids)}
 
-    def _describe_data(
-        self, launch: Launch, feed: FeedFiles | None, text: Text | None
-    ) -> dict[str, Any]:
-        """Return the data and the start of a launch as the software of a record has them."""
-        described = {
-            "feed": None if feed is None else feed.described,
-            "repeated_batch": launch.repeated_batch,
-            "label_sets": launch.label_sets if launch.label_sets > 1 else None,
-            "cold_start": self.plan.cold_start or None,
-            "text": None if text is None else text.described(),
-        }
-        return {key: value for key, value in described.items() if value is not None}
+    def _gpus(self, cell: Cell) -> tuple[tuple[devices.Device, ...] | str, list[dict[str, Any]]]:
+        """Return the GPUs of a launch, or why it cannot have them, and their descriptions.
 
-    def _gpus(self, cell: Cell) -> tuple[tuple[devices.Device, ...] | str, dict[str, Any]]:
-        """Return the GPUs of a launch, or why it cannot have them, and their description.
-
-        The description is the one that a record keeps.
+        These are the ones that a record keeps.
         """
         now = probe_gpus(self.nvml)
         named = dict.fromkeys(other.device for other in self.plan.cells if not other.on_cpu)
@@ -340,29 +338,22 @@ class LaunchRunner:
             visible,
         )
         if isinstance(gpus, str):
-            return gpus, {}
-        identities = [gpu.identity(now.driver_version) for gpu in gpus]
-        described: dict[str, Any] = {"gpu": identities[0]}
-        if len(identities) > 1:
-            described["gpus"] = identities
-        return gpus, described
+            return gpus, []
+        return gpus, [gpu.identity(now.driver_version) for gpu in gpus]
 
-    def _launch(
-        self, request: LaunchRequest, gpu: str | None, tick: Tick
-    ) -> tuple[Launched, Telemetry]:
+    def _launch(self, request: LaunchRequest, gpu: str | None, tick: Tick) -> JudgedLaunch:
         """Carry out a launch while its GPU is watched, and judge it.
 
         Several instances are judged each by itself.
         """
         if request.launch.cell.instances > 1:
 
-            def launch(instance: LaunchRequest, look: Tick) -> Launched:
-                launched, _ = self._launch(instance, None, look)
-                return launched
+            def launch(instance: LaunchRequest, look: Tick) -> JudgedLaunch:
+                return self._launch(instance, None, look)
 
-            return run_instances(request, launch, tick), None
+            return run_instances(request, launch, tick)
         sampler = None if gpu is None else Sampler(gpu, self.nvml, own=belongs_to_launch)
-        telemetry: Telemetry = None
+        telemetry: dict[str, Any] | None = None
         if sampler is not None:
             sampler.start()
         try:
@@ -370,8 +361,8 @@ class LaunchRunner:
         finally:
             if sampler is not None:
                 telemetry = sampler.stop()
-        outcome = judged(request, launched.outcome, self._limits, telemetry)
-        return replace(launched, outcome=outcome), telemetry
+        outcome = judged(request, launched, self._limits, telemetry)
+        return JudgedLaunch(outcome, launched.wall_seconds, launched.suspended, telemetry)
 
     def _launch_with_cache(self, request: LaunchRequest, tick: Tick) -> Launched:
         """Carry out a launch, with an empty cache where each start is to be a cold one."""

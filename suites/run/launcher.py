@@ -24,7 +24,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -44,24 +44,29 @@ from dlbench.adapters.protocol import (
     TRAINING,
     TURN,
     WARM_UP,
-    CpuEnergy,
-    HostObservation,
+    Answer,
     Launch,
-    Outcome,
-    QuotaUse,
     Status,
     write_launch,
 )
 from dlbench.hardware_probe.energy import Microjoules, PackageCounters
 from dlbench.hardware_probe.telemetry import descends_from_this_process
 from dlbench.reports.results.losses import Numbers
+from dlbench.reports.results.outcome import (
+    CpuEnergy,
+    HostFacts,
+    HostObservation,
+    LaunchVerdict,
+    Outcome,
+    QuotaUse,
+)
 from dlbench.reports.results.safe_text import one_line
 
 from ..errors import FrameworkEnvironmentError
 from ..planning.framework import GUEST_DIRECTORY
 from ..planning.variables import GIVEN_NAMES, INHERITED, LAUNCH_MARK
 from . import quota
-from .outcomes import UnreadableError, bytes_in, read_answer, read_phase, read_step_seconds
+from .answers import UnreadableError, bytes_in, read_answer, read_phase, read_step_seconds
 from .standstill import descendants
 from .supervisor import TAIL_BYTES
 from .taking_turns import TurnTaking, without_growth, without_pauses
@@ -119,13 +124,48 @@ class LaunchRequest:
 
 @dataclass(frozen=True)
 class Launched:
-    """The outcome of a launch, and how long all of it took."""
+    """A launch whose processes have ended: its guest's answer, and the host's observation."""
 
-    outcome: Outcome
-    wall_seconds: float
+    verdict: LaunchVerdict
+    """How it ended, without the judge's verdict on a timed launch."""
+    wall_seconds: float = 0.0
     """Seconds from start to end, without those in which it stood still for others."""
+    answer: Answer | None = None
+    """None where the guest left none that can be believed. Of a launch in turns it is corrected."""
+    outside: HostObservation | None = None
+    """None where nothing was timed."""
+    paused_ns: Sequence[int] = ()
+    """How long it stood still within each sample. Empty: no turn was cut."""
+    started: float | None = None
+    """When its process was started, by the monotonic clock. None: it was not."""
     suspended: bool = False
     """Whether this process was stopped meanwhile, so that its observations are worthless."""
+
+    def outcome(self, verdict: LaunchVerdict | None = None) -> Outcome:
+        """Return the outcome with the judge's verdict. None: it is not judged."""
+        status, reason, parity = verdict or self.verdict
+        phases = {} if self.started is None else {"start": self.started}
+        if self.answer is None:
+            return Outcome(status, reason, parity, phases=phases)
+        answered = self.answer._asdict()
+        kept = {name: answered[name] for name in _KEPT_OF_ANSWER}
+        kept["software"] = {
+            key: fact for key, fact in self.answer.software.items() if key not in HostFacts._fields
+        }
+        # A guest cannot say when its own process was started.
+        kept["phases"] = {**phases, **self.answer.phases, **phases}
+        return Outcome(
+            **kept,
+            status=status,
+            reason=reason,
+            parity=parity,
+            outside=self.outside,
+            paused_ns=list(self.paused_ns),
+        )
+
+
+_KEPT_OF_ANSWER = (set(Answer._fields) & set(Outcome._fields)) - set(LaunchVerdict._fields)
+"""Fields of an answer that its outcome keeps as they are."""
 
 
 Tick = Callable[[Path], None]
@@ -492,7 +532,7 @@ def launch_process(request: LaunchRequest, tick: Tick = no_tick) -> Launched:
         with quota.limited(request.launch.cell.cpu_quota) as group:
             return _launch_in_group(request, tick, group)
     except quota.NoQuotaError as error:
-        return Launched(Outcome(Status.SKIPPED, str(error)), 0.0)
+        return Launched(LaunchVerdict(Status.SKIPPED, str(error)), 0.0)
 
 
 def _launch_in_group(
@@ -530,14 +570,10 @@ def _launch_in_group(
             _reap(child)
             end_strays(str(directory))
         wall_seconds = time.monotonic() - start - monitor.held_seconds
-        outcome = outcome_of(
+        launched = launched_of(
             request.launch, directory, monitor, child.returncode, stderr, ended, kills
         )
-        # The guest cannot say when its own process was started.
-        phases = {"start": start, **outcome.phases}
-        phases["start"] = start
-        outcome = outcome._replace(phases=phases)
-        return Launched(outcome, wall_seconds, suspended)
+        return replace(launched, wall_seconds=wall_seconds, started=start, suspended=suspended)
     finally:
         ours.close()
         theirs.close()
@@ -702,7 +738,7 @@ def _news(
                 os.close(descriptor)
 
 
-def outcome_of(
+def launched_of(
     launch: Launch,
     directory: Path,
     monitor: LaunchMonitor,
@@ -710,8 +746,8 @@ def outcome_of(
     stderr: str = "",
     ended: tuple[Status, str] | None = None,
     oom_kills: int = 0,
-) -> Outcome:
-    """Return the outcome of a launch whose processes ended.
+) -> Launched:
+    """Return a launch whose processes ended, without its times.
 
     They ended with this exit code and the end of this stderr. ``ended`` is the status and the
     reason where the host ended them. ``oom_kills`` counts the kernel's kills on the whole machine
@@ -728,63 +764,64 @@ def outcome_of(
             seconds = read_step_seconds(directory)
             if seconds is not None:
                 reason = f"{reason}; the last step before it took {seconds:.3g} s"
-        return Outcome(status, reason)
+        return Launched(LaunchVerdict(status, reason))
     try:
-        outcome = read_answer(directory, launch)
+        answer = read_answer(directory, launch)
     except FileNotFoundError:
         if not monitor.wrong:
-            return _outcome_without_answer(code, stderr, oom_kills)
+            return Launched(_verdict_without_answer(code, stderr, oom_kills))
         return _unbelievable(monitor.wrong)
     except UnreadableError as error:
         return _unbelievable(str(error))
-    outcome = outcome._replace(reason=one_line(outcome.reason, _LONGEST_REASON))
-    if phase == PROFILE:
-        outcome = outcome._replace(software={**outcome.software, "profile_failed": reason})
-    if outcome.status is not Status.OK or not launch.times_steps:
-        return outcome
-    return _observed_outcome(outcome, monitor)
+    if phase == PROFILE:  # the guest can say it no more
+        answer = answer._replace(software={**answer.software, "profile_failed": reason})
+    verdict = LaunchVerdict(answer.status, one_line(answer.reason, _LONGEST_REASON))
+    if answer.status is not Status.OK or not launch.times_steps:
+        return Launched(verdict, answer=answer)
+    return _observed(verdict, answer, monitor)
 
 
-def _observed_outcome(outcome: Outcome, monitor: LaunchMonitor) -> Outcome:
-    """Return an outcome with the host's observation, or a crash where the two contradict."""
-    observation = monitor.observation()
-    if observation is None:
+def _observed(verdict: LaunchVerdict, answer: Answer, monitor: LaunchMonitor) -> Launched:
+    """Return a launch with the host's observation, or a crash where it contradicts the answer."""
+    outside = monitor.observation()
+    if outside is None:
         return _unbelievable(monitor.wrong or "it came without the requested parity check")
     turns = [] if monitor.turns is None else monitor.turns.samples
-    if outcome.turns != turns:
+    if answer.turns != turns:
         return _unbelievable(
             "its outcome and its messages have different numbers of samples in turns"
         )
-    if monitor.timed_steps != outcome.observed_steps():
+    if monitor.timed_steps != answer.observed_steps():
         return _unbelievable(
-            f"its outcome has {outcome.observed_steps()} timed steps, its messages have "
+            f"its outcome has {answer.observed_steps()} timed steps, its messages have "
             f"{monitor.timed_steps}"
         )
-    outcome = outcome._replace(outside=observation)
-    if monitor.turns is None:
-        return outcome._replace(starts_ns=[])
-    return without_growth(without_pauses(outcome, monitor.turns.pauses))
+    paused_ns: list[int] = []
+    if monitor.turns is not None:
+        answer, paused_ns = without_pauses(answer, monitor.turns.pauses)
+        answer, outside, paused_ns = without_growth(answer, outside, paused_ns)
+    return Launched(verdict, answer=answer, outside=outside, paused_ns=paused_ns)
 
 
-def _unbelievable(reason: str) -> Outcome:
+def _unbelievable(reason: str) -> Launched:
     text = one_line(f"its answer cannot be believed: {reason}", _LONGEST_REASON)
-    return Outcome(Status.CRASHED, text)
+    return Launched(LaunchVerdict(Status.CRASHED, text))
 
 
-def _outcome_without_answer(code: int, stderr: str, oom_kills: int) -> Outcome:
+def _verdict_without_answer(code: int, stderr: str, oom_kills: int) -> LaunchVerdict:
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     end = one_line(" | ".join(lines[-_LAST_LINES:])[-600:])
     tail = f"; end of stderr: {end}" if end else ""
     if code == -signal.SIGKILL and oom_kills > 0:
-        return Outcome(
+        return LaunchVerdict(
             Status.OUT_OF_MEMORY,
             "killed by the kernel: the machine or its cgroup ran out of memory",
         )
     if code < 0:
         numbers = {number.value: number.name for number in signal.Signals}
         name = numbers.get(-code, "unknown")
-        return Outcome(Status.CRASHED, f"ended by signal {-code} ({name}){tail}")
-    return Outcome(Status.CRASHED, f"exit code {code}, no answer{tail}")
+        return LaunchVerdict(Status.CRASHED, f"ended by signal {-code} ({name}){tail}")
+    return LaunchVerdict(Status.CRASHED, f"exit code {code}, no answer{tail}")
 
 
 def belongs_to_launch(pid: int) -> bool | None:

@@ -20,9 +20,9 @@ from dlbench.reports.results.storage.store import Store
 from ..display.screen import StatusLine, err, say
 from ..planning.plan import Plan, PlannedLaunch
 from . import launch_files, preparation, turns
+from .answers import read_phase
 from .launch import LaunchRunner, run_attempts
 from .launcher import launch_process
-from .outcomes import read_phase
 from .preparation import Reference
 from .quiet import measuring
 from .sides import Side, Sources

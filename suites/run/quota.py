@@ -17,11 +17,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dlbench.adapters.protocol import Cell, QuotaUse
+from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Machine
 from dlbench.hardware_probe.cgroups import cpu_quota, directories
 from dlbench.hardware_probe.files import ROOT, read_int, read_text
 from dlbench.reports.results.naming import counted
+from dlbench.reports.results.outcome import QuotaUse
 
 PERIOD_US = 100_000
 _REMOVED_SECONDS = 5.0

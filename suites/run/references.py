@@ -63,9 +63,9 @@ def compute(
         variables = dict.fromkeys(_THREADS, str(threads))
         request = LaunchRequest(launch, Path(sys.executable), variables, _TIMEOUT_SECONDS)
         try:
-            outcome = launch_process(request).outcome
-            if outcome.status is not Status.OK:
-                return outcome.reason
+            verdict = launch_process(request).verdict
+            if verdict.status is not Status.OK:
+                return verdict.reason
             shutil.copyfile(made, partial)
             partial.replace(path)
         except (FrameworkEnvironmentError, OSError) as error:

@@ -29,11 +29,11 @@ from ..planning.framework import GUEST_DIRECTORY
 from ..planning.plan import Plan
 from ..planning.variables import OPTION, left_behind
 from . import capabilities, launch_files, preparation, quota, sides
+from .answers import read_phase
 from .groups import Group
 from .judge import FirstLosses, note_losses
 from .launch import LaunchRunner, run_attempts
 from .launcher import launch_process
-from .outcomes import read_phase
 from .privacy import recorded
 from .quiet import QuietGate, busy_gpus, earlier_readings, measuring
 from .schedules import Schedule, schedule_for

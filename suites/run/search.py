@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from dlbench.adapters import axes, tuning
-from dlbench.adapters.protocol import BOUND, TUNED, Cell, Outcome, Status
+from dlbench.adapters.protocol import BOUND, TUNED, Cell, Status
 from dlbench.reports.formats.json import plain
 from dlbench.reports.results.disturbance import left_out
 from dlbench.reports.results.flags import Flag, cell_flags, failed_launches, record_flags
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.naming import counted, rest_of
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import SEARCH, Record, last_attempts
 from dlbench.reports.results.rounds import seconds_in_turns
 from dlbench.reports.results.verdict import PairedEstimate, estimate_data, estimate_pairs, pairs_for

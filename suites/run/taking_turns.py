@@ -12,8 +12,9 @@ from itertools import compress
 
 import numpy as np
 
-from dlbench.adapters.protocol import Outcome, SampleCounts, TurnObservation
+from dlbench.adapters.protocol import Answer, SampleCounts
 from dlbench.reports.results.disturbance import growing_turns
+from dlbench.reports.results.outcome import HostObservation, TurnObservation
 
 from .standstill import (
     CpuTime,
@@ -238,24 +239,25 @@ class TurnTaking:
             self._placement.let_go()
 
 
-def without_pauses(outcome: Outcome, pauses: Sequence[tuple[int, int]]) -> Outcome:
-    """Return an outcome without the times for which it stood still in its turns.
+def without_pauses(answer: Answer, pauses: Sequence[tuple[int, int]]) -> tuple[Answer, list[int]]:
+    """Return an answer without the times for which it stood still, and these times by sample.
 
-    ``pauses`` are the times when it was stopped, and when it continued, in nanoseconds of the
-    monotonic clock. The guest gave the beginnings of its timed calls by the same clock.
+    There are none where no turn was cut. ``pauses`` are the times when it was stopped, and when it
+    continued, in nanoseconds of the monotonic clock. The guest gave the beginnings of its timed
+    calls by the same clock.
     """
-    steps = outcome.steps_per_sample
-    has_lead_ins = len(outcome.starts_ns) > len(outcome.samples_ns)
-    before_turns = len(outcome.warmup_ns)
+    steps = answer.steps_per_sample
+    has_lead_ins = len(answer.starts_ns) > len(answer.samples_ns)
+    before_turns = len(answer.warmup_ns)
     if has_lead_ins:
-        before_turns -= len(outcome.turns)
-    lead_ins = list(outcome.warmup_ns[before_turns:])
-    samples = list(outcome.samples_ns)
-    starts = iter(outcome.starts_ns)
+        before_turns -= len(answer.turns)
+    lead_ins = list(answer.warmup_ns[before_turns:])
+    samples = list(answer.samples_ns)
+    starts = iter(answer.starts_ns)
     paused = []
     clock = _PausedClock(pauses)
     first = 0
-    for turn, count in enumerate(outcome.turns):
+    for turn, count in enumerate(answer.turns):
         if has_lead_ins:
             lead_ins[turn] = clock.running(next(starts), lead_ins[turn] * steps) // steps
         for place in range(first, first + count):
@@ -263,51 +265,48 @@ def without_pauses(outcome: Outcome, pauses: Sequence[tuple[int, int]]) -> Outco
             paused.append(samples[place] - running)
             samples[place] = running
         first += count
-    threads = outcome.threads
+    threads = answer.threads
     if threads is not None:
         stood_still = sum(resumed - stopped for stopped, resumed in pauses) * 1e-9
         threads = threads._replace(wall_seconds=max(1e-9, threads.wall_seconds - stood_still))
-    return outcome._replace(
-        samples_ns=samples,
-        warmup_ns=outcome.warmup_ns[:before_turns] + lead_ins,
-        paused_ns=paused if any(paused) else [],
-        starts_ns=[],
-        threads=threads,
-    )
+    warmup = answer.warmup_ns[:before_turns] + lead_ins
+    running_answer = answer._replace(samples_ns=samples, warmup_ns=warmup, threads=threads)
+    return running_answer, paused if any(paused) else []
 
 
-def without_growth(outcome: Outcome) -> Outcome:
-    """Return an outcome whose turns in which memory grew are a part of its warm-up.
+def without_growth(
+    answer: Answer, outside: HostObservation, paused_ns: list[int]
+) -> tuple[Answer, HostObservation, list[int]]:
+    """Return an answer, its observation and its pauses without the turns in which memory grew.
+
+    Samples of such turns are a part of the warm-up.
 
     Where memory stays with a process, its heap grows once more when a step happens to need more of
     it at a time. Such a step of JAX's lstm32 took three times as long as the others.
     """
-    assert outcome.outside is not None
-    observed = outcome.outside.turns
-    growing = growing_turns(observed)
+    growing = growing_turns(outside.turns)
     if not any(growing):
-        return outcome
-    steps = outcome.steps_per_sample
+        return answer, outside, paused_ns
+    steps = answer.steps_per_sample
     steady_turns = [not grew for grew in growing]
-    steady_samples = np.repeat(steady_turns, outcome.turns)
+    steady_samples = np.repeat(steady_turns, answer.turns)
     steady_calls = np.repeat(steady_samples, steps)
-    grown = [sample // steps for sample in compress(outcome.samples_ns, ~steady_samples)]
+    grown = [sample // steps for sample in compress(answer.samples_ns, ~steady_samples)]
 
     def steady(values: Sequence[int]) -> list[int]:
         return list(compress(values, steady_samples))
 
-    counts = outcome.sample_counts
-    turns = list(compress(observed, steady_turns))
-    return outcome._replace(
-        warmup_ns=[*outcome.warmup_ns, *grown],
-        samples_ns=steady(outcome.samples_ns),
-        turns=list(compress(outcome.turns, steady_turns)),
-        paused_ns=steady(outcome.paused_ns) if outcome.paused_ns else [],
-        calls_ns=list(compress(outcome.calls_ns, steady_calls)),
+    counts = answer.sample_counts
+    steady_answer = answer._replace(
+        warmup_ns=[*answer.warmup_ns, *grown],
+        samples_ns=steady(answer.samples_ns),
+        turns=list(compress(answer.turns, steady_turns)),
+        calls_ns=list(compress(answer.calls_ns, steady_calls)),
         sample_counts=None if counts is None else SampleCounts(*map(steady, counts)),
-        evidence_steps=outcome.observed_steps(),
-        outside=outcome.outside._replace(turns=turns),
+        evidence_steps=answer.observed_steps(),
     )
+    turns = list(compress(outside.turns, steady_turns))
+    return steady_answer, outside._replace(turns=turns), steady(paused_ns) if paused_ns else []
 
 
 class _PausedClock:

@@ -32,8 +32,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlbench.adapters.protocol import Cell, Protocol, TurnObservation
+from dlbench.adapters.protocol import Cell, Protocol
 from dlbench.reports.results.disturbance import disturbed_turns, memory_grew
+from dlbench.reports.results.outcome import TurnObservation
 from dlbench.reports.results.rounds import variance_of_middle
 
 _LEAD_IN_SECONDS = 0.05

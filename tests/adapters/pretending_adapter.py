@@ -76,4 +76,4 @@ def launch_of(folder, network="fcn5", settings=None, device="cpu", asked=None, *
 def run(folder, adapter=None, load=None, **options):
     protocol.write_launch(str(folder), launch_of(folder, **options))
     assert worker.run(str(folder), load or (lambda launch: adapter)) == 0
-    return protocol.read_outcome(str(folder))
+    return protocol.read_answer(str(folder))

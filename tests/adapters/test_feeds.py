@@ -20,8 +20,9 @@ from dlbench.adapters.launch import batches, feeds, parity
 from dlbench.adapters.launch.batches import CHECKED, TIMED
 from dlbench.adapters.launch.feeds import Feed, FeedError, ahead
 from dlbench.adapters.networks import network_with
-from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status
+from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
 from dlbench.adapters.reference.adapter import ReferenceAdapter
+from dlbench.reports.results.outcome import Outcome
 
 SMALL = small_networks(networks)
 IMAGES, RECURRENT = SMALL["small-convolutional"], SMALL["small-recurrent"]

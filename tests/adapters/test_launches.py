@@ -23,7 +23,8 @@ from dlbench.adapters.families import LEARNING_RATE
 from dlbench.adapters.launch import batches, contract, team, worker
 from dlbench.adapters.launch.contract import ContractBroken
 from dlbench.adapters.null.adapter import NullAdapter
-from dlbench.adapters.protocol import Cell, Launch, Outcome, Protocol, Status
+from dlbench.adapters.protocol import Cell, Launch, Protocol, Status
+from dlbench.reports.results.outcome import Outcome
 from dlbench.suites.environments.interpreters import find_python, inspect
 from dlbench.suites.errors import FrameworkEnvironmentError
 from dlbench.suites.run.judge import judged
@@ -47,7 +48,7 @@ def launch_null(
     )
     numbers = order.launch.protocol._replace(**(protocol or {}))
     order = replace(order, launch=order.launch._replace(protocol=numbers, cpus=cpus))
-    return judged(order, launch_process(order).outcome, None)
+    return judged(order, launch_process(order), None)
 
 
 def workers_of(cache: Path) -> list[psutil.Process]:
@@ -86,11 +87,7 @@ def test_the_life_of_an_adapter_and_its_outcome(tmp_path, monkeypatch):
     assert (len(outcome.warmup_ns), len(outcome.samples_ns)) == (2, 4)
     assert outcome.first_step_seconds > 0
     assert (outcome.final_loss, outcome.final_loss_finite) == (2.5, True)
-    assert (outcome.parity, outcome.parity_sample, outcome.reason) == (
-        None,
-        None,
-        "it only pretends",
-    )
+    assert (outcome.parity_sample, outcome.reason) == (None, "it only pretends")
     assert (outcome.threads.requested, outcome.threads.framework_says) == (2, 3)
     assert outcome.contention.voluntary_switches >= 0
     assert outcome.software["framework"] == "a pretender"
@@ -134,7 +131,7 @@ def test_a_network_that_these_adapters_do_not_know_is_unsupported(tmp_path, give
     adapter = Pretender(tmp_path)
     protocol.write_launch(str(tmp_path), launch_of(tmp_path)._replace(network=given))
     assert worker.run(str(tmp_path), lambda launch: adapter) == 0
-    outcome = protocol.read_outcome(str(tmp_path))
+    outcome = protocol.read_answer(str(tmp_path))
     assert outcome.status is Status.UNSUPPORTED
     assert outcome.reason.startswith(reason)
     assert adapter.calls == []
@@ -268,7 +265,7 @@ def guest(interpreter, folder, **options):
     launch = launch_of(folder, **options)
     return launch_process(
         LaunchRequest(launch, interpreter, {"OMP_NUM_THREADS": "2"}, 120.0)
-    ).outcome
+    ).outcome()
 
 
 def given_interpreters():

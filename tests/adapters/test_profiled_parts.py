@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from dlbench.adapters.launch import device, profiling
 from dlbench.adapters.libraries import profiles
-from dlbench.adapters.protocol import PROFILE, Cell, Launch, Outcome, Profile, Protocol, Status
+from dlbench.adapters.protocol import PROFILE, Answer, Cell, Launch, Profile, Protocol, Status
 
 CELL = Cell("torch", "pytorch", "eager", "fcn5", "cpu", 1, 64)
 LAUNCH = Launch(
     CELL, Protocol(), {}, "/cache", in_turns=True, profiled_steps=5, profiled_seconds=1.0
 )
-TIMED = Outcome(Status.OK, samples_ns=[1_000_000] * 3)
+TIMED = Answer(Status.OK, samples_ns=[1_000_000] * 3)
 
 
 class Pretended:

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench.adapters import protocol, tuning
-from dlbench.adapters.protocol import Cell, Launch, Outcome, Parity, Protocol, ProtocolError, Status
+from dlbench.adapters.protocol import (
+    Answer,
+    Cell,
+    Contention,
+    Launch,
+    Protocol,
+    ProtocolError,
+    Status,
+)
 
 text = st.text(max_size=12)
 real = st.floats(allow_nan=False, allow_infinity=False)
@@ -47,7 +55,7 @@ def of(hint: Any) -> st.SearchStrategy[Any]:
     return st.builds(hint, **{name: of(each) for name, each in get_type_hints(hint).items()})
 
 
-cells, protocols, launches, outcomes = of(Cell), of(Protocol), of(Launch), of(Outcome)
+cells, protocols, launches, answers = of(Cell), of(Protocol), of(Launch), of(Answer)
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +69,16 @@ def test_a_launch_is_read_as_it_was_written(folder, launch):
     assert protocol.read_launch(str(folder)) == launch
 
 
-@given(outcomes)
-def test_an_outcome_is_read_as_it_was_written(folder, outcome):
-    protocol.write_outcome(str(folder), outcome)
-    read = protocol.read_outcome(str(folder))
-    assert read == outcome
+@given(answers)
+def test_an_answer_is_read_as_it_was_written(folder, answer):
+    protocol.write_answer(str(folder), answer)
+    read = protocol.read_answer(str(folder))
+    assert read == answer
     assert isinstance(read.status, Status)
 
 
 GOOD = protocol.to_dict(
-    Outcome(Status.OK, parity=Parity("agrees", "", [1.0], 0.0, 0.0, "w", 1.0, 1.0, 0.1))
+    Answer(Status.OK, contention=Contention(0.0, 0, 0, 0.0, 0.0, None, None, 0))
 )
 
 
@@ -79,11 +87,12 @@ GOOD = protocol.to_dict(
     [
         ({"schema_version": protocol.SCHEMA_VERSION + 1}, "schema version"),
         ({"colour": "red"}, "unknown keys: colour"),
+        ({"parity": None}, "unknown keys: parity"),
         (
-            {"parity": {**GOOD["parity"], "colour": "red"}},
-            "outcome.json.parity has unknown keys: colour",
+            {"contention": {**GOOD["contention"], "colour": "red"}},
+            "outcome.json.contention has unknown keys: colour",
         ),
-        ({"parity": {"verdict": "agrees"}}, "outcome.json.parity"),
+        ({"contention": {"run_queue_seconds": 1.0}}, "outcome.json.contention"),
         ({"contention": {"steal": 1}}, "outcome.json.contention has unknown keys: steal"),
         ({"status": "well"}, "well"),
     ],
@@ -92,17 +101,17 @@ def test_what_the_contract_does_not_know_is_refused(folder, changes, complaint):
     content = {**GOOD, "schema_version": protocol.SCHEMA_VERSION, **changes}
     (folder / "outcome.json").write_text(json.dumps(content))
     with pytest.raises(ProtocolError) as caught:
-        protocol.read_outcome(str(folder))
+        protocol.read_answer(str(folder))
     assert complaint in str(caught.value)
 
 
 def test_a_reader_sees_the_old_file_or_the_whole_new_one(tmp_path):
-    protocol.write_outcome(str(tmp_path), Outcome(Status.OK, "first"))
+    protocol.write_answer(str(tmp_path), Answer(Status.OK, "first"))
     with pytest.raises(TypeError):
-        protocol.write_outcome(
-            str(tmp_path), Outcome(Status.OK, software={"a": "b" * 10**6, "c": object()})
+        protocol.write_answer(
+            str(tmp_path), Answer(Status.OK, software={"a": "b" * 10**6, "c": object()})
         )
-    assert protocol.read_outcome(str(tmp_path)).reason == "first"
+    assert protocol.read_answer(str(tmp_path)).reason == "first"
 
 
 NAMES = st.lists(st.from_regex(r"[a-z][a-z0-9_]{0,5}", fullmatch=True), unique=True, max_size=5)

@@ -26,10 +26,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from dlbench.adapters.protocol import Cell, Contention, Outcome, Protocol, Status, ThreadEvidence
+from dlbench.adapters.protocol import Cell, Contention, Protocol, Status, ThreadEvidence
 from dlbench.reports.results.comparison import CONTENDED_SHARE, compare_sides
 from dlbench.reports.results.disturbance import disturbed
 from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import BASELINE, CANDIDATE, Record, Run
 from dlbench.reports.results.verdict import (
     DEFAULT,

@@ -82,15 +82,14 @@ def launch_overhead(launches: int, folder: Path) -> list[float]:
         for index in range(launches):
             start = time.perf_counter()
             done = launch_process(order)
+            outcome = done.outcome()
             record = Record(
-                "overhead", "harness", index, CELL, done.outcome, "none", "", "", order.launch.protocol, now,
+                "overhead", "harness", index, CELL, outcome, "none", "", "", order.launch.protocol, now,
                 done.wall_seconds, "0",
             )  # fmt: skip
             store.append(record)
-            steps = sum(done.outcome.samples_ns + done.outcome.warmup_ns) * 1e-9
-            found.append(
-                time.perf_counter() - start - steps - (done.outcome.first_step_seconds or 0)
-            )
+            steps = sum(outcome.samples_ns + outcome.warmup_ns) * 1e-9
+            found.append(time.perf_counter() - start - steps - (outcome.first_step_seconds or 0))
     return found
 
 

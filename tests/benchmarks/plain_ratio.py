@@ -88,7 +88,7 @@ def order_of(framework: Framework, cell: Cell, network: Network, steps: int) -> 
 
 def adapter_samples(order: LaunchRequest) -> list[float]:
     """Return the nanoseconds of a step in each sample of a launch of the adapter."""
-    outcome = launch_process(order).outcome
+    outcome = launch_process(order).outcome()
     if not outcome.samples_ns:
         raise NoSamplesError(f"adapter: {outcome.status.value}: {outcome.reason}")
     return [sample / outcome.steps_per_sample for sample in outcome.samples_ns]

@@ -7,18 +7,11 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dlbench.adapters.protocol import (
-    Cell,
-    Contention,
-    Outcome,
-    Parity,
-    Protocol,
-    Status,
-    ThreadEvidence,
-)
+from dlbench.adapters.protocol import Cell, Contention, Parity, Protocol, Status, ThreadEvidence
 from dlbench.hardware_probe import Ceiling
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.matrix import Matrix, build_matrix
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import Record, Run
 from dlbench.reports.results.results import Results
 

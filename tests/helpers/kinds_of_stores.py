@@ -25,7 +25,8 @@ from typing import Any
 import factory_of_records as make
 from processes import run_command, suite_of_null
 
-from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Outcome, Status
+from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import Record, Run
 from dlbench.reports.results.storage import delivery
 from dlbench.reports.results.storage.store import Store

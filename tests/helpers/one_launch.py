@@ -11,18 +11,10 @@ import pytest
 from known_networks import NETWORKS
 
 from dlbench.adapters.networks import Network, to_data
-from dlbench.adapters.protocol import (
-    ASYNC,
-    BOUND,
-    FED,
-    OVERSUBSCRIBED,
-    Cell,
-    Launch,
-    Outcome,
-    Protocol,
-)
+from dlbench.adapters.protocol import ASYNC, BOUND, FED, OVERSUBSCRIBED, Cell, Launch, Protocol
 from dlbench.adapters.tuning import in_force
 from dlbench.hardware_probe.machine import probe
+from dlbench.reports.results.outcome import Outcome
 from dlbench.suites.environments import environment
 from dlbench.suites.errors import DlbenchError
 from dlbench.suites.planning import devices
@@ -158,4 +150,4 @@ def launch_once(
         framework.computes,
         member=member,
     )
-    return judged(order, launch_process(order).outcome, LIMITS)
+    return judged(order, launch_process(order), LIMITS)

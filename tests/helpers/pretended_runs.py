@@ -7,7 +7,8 @@ from unittest.mock import Mock
 from fake_nvml import TWO, nvml
 from processes import plan_of
 
-from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.protocol import Answer, Status
+from dlbench.reports.results.outcome import LaunchVerdict, Outcome
 from dlbench.reports.results.record import SEARCH, Run
 from dlbench.reports.results.storage.store import Store
 from dlbench.suites.environments.environment import Source
@@ -49,11 +50,18 @@ class Pretender:
             raise KeyboardInterrupt
         self.orders.append(order)
         self.time += self.seconds
-        return Launched(self.answer(order.launch.cell), self.seconds)
+        return ended_as(self.answer(order.launch.cell), self.seconds)
 
     @property
     def cells(self):
         return [order.launch.cell for order in self.orders]
+
+
+def ended_as(outcome, seconds=1.0):
+    """Return a launch with this outcome, whatever the judge may say."""
+    verdict = LaunchVerdict(outcome.status, outcome.reason, outcome.parity)
+    answered = {name: getattr(outcome, name) for name in Answer._fields if hasattr(outcome, name)}
+    return Launched(verdict, seconds, Answer(**answered), outcome.outside, outcome.paused_ns)
 
 
 def ok(step=0.01):

@@ -9,7 +9,6 @@ import factory_of_records as make
 import pytest
 from exported import exporters
 
-from dlbench.adapters.protocol import CpuEnergy, HostObservation
 from dlbench.reports.costs import REPORT, choices, costs
 from dlbench.reports.formats.export import export
 from dlbench.reports.matrix import matrix_page, matrix_rows
@@ -17,6 +16,7 @@ from dlbench.reports.ratio.frameworks import frameworks
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.matrix import Matrix
+from dlbench.reports.results.outcome import CpuEnergy, HostObservation
 from dlbench.reports.results.quantities import in_quantity
 from dlbench.reports.results.record import Record
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from properties import examples
 
-from dlbench.adapters.protocol import UNKNOWN, Outcome, SampleStatistics, Status
+from dlbench.adapters.protocol import UNKNOWN, Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.pytest_benchmark import imported as files
 from dlbench.reports.pytest_benchmark.export import (
@@ -40,6 +40,7 @@ from dlbench.reports.results.flags import SAMPLES_NOT_KEPT
 from dlbench.reports.results.hosts import UNKNOWN_MACHINE, read_host
 from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.naming import slug
+from dlbench.reports.results.outcome import Outcome, SampleStatistics
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.verdict import Verdict

@@ -3,8 +3,9 @@
 import factory_of_records as make
 import pytest
 
-from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.protocol import Status
 from dlbench.reports.catalogue import suggested
+from dlbench.reports.results.outcome import Outcome
 
 
 @pytest.mark.parametrize(

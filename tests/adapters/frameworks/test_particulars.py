@@ -106,7 +106,7 @@ def test_a_failed_check_is_an_outcome_with_the_words_of_caffe(
     cell = Cell("caffe", "caffe", "pthread", network, "cpu", 1, NETWORKS[network].batch_size)
     launch = Launch(cell, Protocol(), {}, str(tmp_path), network=data_of(network))
     variables: dict[str, Any] = framework.launch_variables("pthread", 1)
-    outcome = launch_process(LaunchRequest(launch, limited, variables, 300.0)).outcome
+    outcome = launch_process(LaunchRequest(launch, limited, variables, 300.0)).outcome()
     assert outcome.status in (Status.CRASHED, Status.OUT_OF_MEMORY)
     if outcome.status is Status.CRASHED:
         assert "host allocation of size" in outcome.reason, outcome.reason

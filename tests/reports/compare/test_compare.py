@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.protocol import Status
 from dlbench.reports.compare.report import gate_outcome, outcome_of
 from dlbench.reports.results.comparison import (
     CellComparison,
@@ -22,6 +22,7 @@ from dlbench.reports.results.comparison import (
 )
 from dlbench.reports.results.flags import CONTENDED, FAILED_LAUNCHES
 from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import BASELINE, CANDIDATE, IMPORTED, Record
 from dlbench.reports.results.verdict import DEFAULT, Verdict, chosen, judge_pairs, rule_of
 

@@ -13,7 +13,7 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 from properties import examples
 
-from dlbench.adapters.protocol import BOUND, Outcome, Status
+from dlbench.adapters.protocol import BOUND, Status
 from dlbench.reports.curve.curve import Curve, Curves, Point
 from dlbench.reports.curve.threads import (
     PAST_CORES,
@@ -33,6 +33,7 @@ from dlbench.reports.curve.threads import (
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.matrix import build_matrix
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.statistics import RatioVerdict, holm, summarise, welch

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dlbench.reports
-from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Outcome, Status
+from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
 from dlbench.reports.results import flags
 from dlbench.reports.results.comparison import Verdict, compare_sides
 from dlbench.reports.results.disturbance import contended, disturbed, left_out
@@ -31,6 +31,7 @@ from dlbench.reports.results.gpu_evidence import (
 )
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.matrix import build_matrix
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import BASELINE, CANDIDATE, Record, last_attempts
 from dlbench.reports.results.results import Results
 

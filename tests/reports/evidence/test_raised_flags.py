@@ -6,9 +6,10 @@ from typing import Any
 import factory_of_records as make
 import pytest
 
-from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.protocol import Status
 from dlbench.reports.results.flags import CONTENDED, KINDS, PARITY, Flag, cell_flags, record_flags
 from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.outcome import Outcome
 
 HOST = Host("m", "two CPUs", 2, 2, 2.0)
 QUOTA = Host("m", "a quota of 1.5", 2, 2, 1.5)

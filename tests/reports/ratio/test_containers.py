@@ -7,9 +7,10 @@ import factory_of_records as make
 import pytest
 from exported import exporter
 
-from dlbench.adapters.protocol import HostObservation, QuotaUse, Status
+from dlbench.adapters.protocol import Status
 from dlbench.adapters.tuning import THREAD_SETTING
 from dlbench.reports.ratio.containers import REPORT, Containers, advice, containers, headline
+from dlbench.reports.results.outcome import HostObservation, QuotaUse
 from dlbench.reports.results.record import Record
 
 SHOW = exporter("containers", "terminal")

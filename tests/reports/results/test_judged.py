@@ -9,7 +9,7 @@ import factory_of_records as make
 import pytest
 from exported import exporter
 
-from dlbench.adapters.protocol import Outcome, SampleCounts, Status
+from dlbench.adapters.protocol import SampleCounts, Status
 from dlbench.reports.compare.report import gate_outcome
 from dlbench.reports.results.comparison import (
     CellComparison,
@@ -19,6 +19,7 @@ from dlbench.reports.results.comparison import (
     pairs_of,
 )
 from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import BASELINE, CANDIDATE, Record
 from dlbench.reports.results.verdict import DEFAULT, Rule, Verdict
 

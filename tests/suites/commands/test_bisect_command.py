@@ -14,13 +14,14 @@ from types import SimpleNamespace
 
 import pytest
 from made_up_pythons import make_python, script
+from pretended_runs import ended_as
 from processes import records_in, refusal, run_command, running_command, suite_of_null, wait_until
 
-from dlbench.adapters.protocol import Outcome, Parity, Status
+from dlbench.adapters.protocol import Parity, Status
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.storage.store import Store
 from dlbench.suites.planning import framework
 from dlbench.suites.run import runner
-from dlbench.suites.run.launcher import Launched
 
 NAMES = [f"v{number}" for number in range(9)]
 QUIETLY = ("--threads", "1", "--no-quiet-gate", "--seed", "1")
@@ -41,10 +42,10 @@ def machine(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         made.launched += 1
         if made.crashes(request):
-            return Launched(Outcome(Status.CRASHED, "signal 11"), 1.0)
+            return ended_as(Outcome(Status.CRASHED, "signal 11"))
         step = 0.02 * made.level(request) * rng.lognormvariate(0.0, made.deviation)
         parity = Parity("agrees", "", made.losses(request), 0.0, None, "", 1e-3, 1e-3, 0.0)
-        return Launched(Outcome(Status.OK, samples_ns=[round(step * 1e9)] * 3, parity=parity), 1.0)
+        return ended_as(Outcome(Status.OK, samples_ns=[round(step * 1e9)] * 3, parity=parity))
 
     monkeypatch.setattr(runner, "launch_process", launch)
     monkeypatch.setattr(framework, "_added", {})

@@ -8,7 +8,8 @@ from typing import Any
 import factory_of_records as make
 import pytest
 
-from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.protocol import Status
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.storage.store import Store
 

@@ -8,12 +8,13 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretended_runs import ended_as
 from processes import suite_of_null
 
-from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.protocol import Status
+from dlbench.reports.results.outcome import Outcome
 from dlbench.suites.commands.qualify import LARGEST_ORDER, products_for
 from dlbench.suites.run import runner
-from dlbench.suites.run.launcher import Launched
 
 RATE = 1e10
 
@@ -36,7 +37,7 @@ def machine(tmp_path, monkeypatch):
         outcome = Outcome(
             Status.OK, samples_ns=[round(step * 1e9)] * 3, gemm_flops_per_second=made.rate
         )
-        return Launched(outcome, 10.0)
+        return ended_as(outcome, 10.0)
 
     monkeypatch.setattr(runner, "launch_process", launch)
     return made

@@ -22,7 +22,8 @@ FAST, SLOW = "dlbench[fcn5-b64-null-null-cpu-2]", "dlbench[fcn5-b64-null-null-cp
 # Launches that were made up: verdicts must not depend on other programs. Reading a file of them
 # checks that replaying two steps a sample gave the times that were recorded.
 MADE_UP = """
-from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.protocol import Answer, Status
+from dlbench.reports.results.outcome import LaunchVerdict
 from dlbench.suites.run import runner
 from dlbench.suites.run.launcher import Launched
 
@@ -33,7 +34,8 @@ class MadeUp:
         MadeUp.made += 1
         seconds = order.launch.settings["step_seconds"] / order.launch.cell.threads
         samples = [round(2 * seconds * 1e9 * (1 + 0.001 * (MadeUp.made % 3))) for _ in range(5)]
-        return Launched(Outcome(Status.OK, samples_ns=samples, steps_per_sample=2), 0.1)
+        answer = Answer(Status.OK, samples_ns=samples, steps_per_sample=2)
+        return Launched(LaunchVerdict(Status.OK), 0.1, answer)
 
 runner.launch_process = MadeUp()
 """

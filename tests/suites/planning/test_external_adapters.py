@@ -151,7 +151,7 @@ def launch(folder: Path, timeout: float = 120.0, network: str = "lstm32", thread
         adapter_directory=str(folder),
         network=data_of(cell.network),
     )
-    return launch_process(LaunchRequest(asked, Path(sys.executable), {}, timeout)).outcome
+    return launch_process(LaunchRequest(asked, Path(sys.executable), {}, timeout)).outcome()
 
 
 def test_a_copy_that_it_forks_answers_for_nobody(tmp_path):

@@ -17,8 +17,9 @@ from processes import records_in, refusal, run_command, suite_of_null
 from dlbench.adapters.families.own import Own
 from dlbench.adapters.launch.batches import mini_batch
 from dlbench.adapters.networks import network_with
-from dlbench.adapters.protocol import BOUND, INSTALLED, TUNED, Outcome, Status
+from dlbench.adapters.protocol import BOUND, INSTALLED, TUNED, Status
 from dlbench.hardware_probe import probe
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.storage.store import Store
 from dlbench.suites.errors import SuiteError, UsageError

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pretended_runs import Pretender
+from pretended_runs import Pretender, ended_as
 from processes import plan_of, run_command
 
 from dlbench.adapters.libraries import inventory
-from dlbench.adapters.protocol import TUNED, Outcome, Status, ThreadEvidence
+from dlbench.adapters.protocol import TUNED, Status, ThreadEvidence
+from dlbench.reports.results.outcome import Outcome
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.planning.framework import catalogue, find
 from dlbench.suites.planning.values import Build
 from dlbench.suites.run import capabilities, capability_table
-from dlbench.suites.run.launcher import Launched
 
 TOLD = {
     "gpu": [False, "asked"],
@@ -39,9 +39,9 @@ class Honours:
         self.orders.append(order)
         if order.launch.only_capabilities:
             if isinstance(self.reported, Outcome):
-                return Launched(self.reported, 1.0)
+                return ended_as(self.reported)
             software = {"capabilities": self.reported, "distributions": {"mxnet": "9.9"}}
-            return Launched(Outcome(Status.OK, software=software), 1.0)
+            return ended_as(Outcome(Status.OK, software=software))
         calls = order.launch.cell.threads
         named = int(order.variables.get("OMP_NUM_THREADS", 0))
         heard = {
@@ -52,9 +52,8 @@ class Honours:
             "none": 0,
         }
         busy = heard[self.way] or 2
-        return Launched(
-            Outcome(Status.OK, threads=ThreadEvidence(calls, 7, busy, busy, 1.0, [1.0] * busy)), 1.0
-        )
+        threads = ThreadEvidence(calls, 7, busy, busy, 1.0, [1.0] * busy)
+        return ended_as(Outcome(Status.OK, threads=threads))
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import plan_of, records_in, run_command
 
-from dlbench.adapters.protocol import Outcome, Status, ThreadEvidence
+from dlbench.adapters.protocol import Status, ThreadEvidence
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import SAMPLES_OF_INSTANCES
 from dlbench.suites.errors import UsageError
 from dlbench.suites.run.instances import together

@@ -10,9 +10,10 @@ from fake_nvml import SECOND, TWO, gpus, nvml
 from pretended_runs import Pretender
 from processes import plan_of
 
-from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe
 from dlbench.hardware_probe.cpu import bound_mask
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import Run
 from dlbench.suites.environments.environment import Source
 from dlbench.suites.errors import UsageError

@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,15 +22,16 @@ from recorded_trees import rapl, write_tree
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe.energy import PackageCounters
 from dlbench.suites.errors import FrameworkEnvironmentError
-from dlbench.suites.run import launcher, outcomes
-from dlbench.suites.run.judge import judged
+from dlbench.suites.run import answers, launcher
+from dlbench.suites.run.judge import JudgedLaunch, judged
 from dlbench.suites.run.launcher import LAUNCH_MARK, belongs_to_launch, launch_process, no_tick
 
 
 def launch(folder, settings=None, tick=no_tick, **options):
     order = null_order(folder, settings, **options)
     launched = launch_process(order, tick)
-    return replace(launched, outcome=judged(order, launched.outcome, None))
+    outcome = judged(order, launched, None)
+    return JudgedLaunch(outcome, launched.wall_seconds, launched.suspended)
 
 
 def launch_script(folder, body, tick=no_tick, **options):
@@ -244,7 +244,7 @@ def test_a_flood_of_words_fills_neither_disk_nor_reason(stream, tmp_path, monkey
     most = []
     flood = f"head -c 60000000 /dev/zero | tr '\\0' 'x'{stream}\necho the end >&2\nexit 3"
     outcome = launch_script(
-        tmp_path, flood, lambda directory: most.append(outcomes.bytes_in(directory, 10**9))
+        tmp_path, flood, lambda directory: most.append(answers.bytes_in(directory, 10**9))
     )
     assert outcome.status is Status.CRASHED
     assert outcome.reason.startswith("exit code 3, no answer")

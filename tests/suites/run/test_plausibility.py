@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from known_networks import NETWORKS
 from processes import null_cell
 
-from dlbench.adapters.protocol import Contention, HostObservation, Outcome, Status, ThreadEvidence
+from dlbench.adapters.protocol import Answer, Contention, Status, ThreadEvidence
 from dlbench.hardware_probe import probe
+from dlbench.reports.results.outcome import HostObservation, LaunchVerdict
 from dlbench.suites.run.judge import Limits, implausible, limits_of
+from dlbench.suites.run.launcher import Launched
 
 #: Without ceilings: 64 operations a cycle at 6.5 GHz.
 MACHINE = probe()
@@ -41,7 +43,7 @@ def claim(step=1.0, **changes):
     cell = null_cell(framework="torch", adapter="pytorch", **changes.pop("cell", {}))
     network = NETWORKS[changes.pop("network", "fcn5")]
     cpu = changes.pop("reported_cpu", STEPS * step)
-    outcome = Outcome(
+    answer = Answer(
         Status.OK,
         samples_ns=[int(reported * 1e9)] * STEPS,
         threads=ThreadEvidence(cell.threads, 1, 1, cpu, STEPS * step, None),
@@ -60,7 +62,10 @@ def claim(step=1.0, **changes):
         read_cpu_seconds=0.1,
     )
     limits, telemetry = changes.pop("limits", LIMITS), changes.pop("telemetry", None)
-    return cell, network, outcome._replace(outside=outside._replace(**changes)), limits, telemetry
+    launched = Launched(
+        LaunchVerdict(Status.OK), answer=answer, outside=outside._replace(**changes)
+    )
+    return cell, network, launched, limits, telemetry
 
 
 def reason(made, computes=True):
@@ -172,11 +177,11 @@ def test_a_clock_that_lies_is_seen(reported):
 
 
 def test_warm_up_found_later_counts_as_time():
-    cell, network, outcome, *more = claim()
-    shown = outcome._replace(
+    cell, network, launched, *more = claim()
+    answer = launched.answer._replace(
         samples_ns=[10**9] * 5, warmup_ns=[7] * 3 + [10**9] * 15, evidence_steps=STEPS
     )
-    assert reason((cell, network, shown, *more)) == ""
+    assert reason((cell, network, replace(launched, answer=answer), *more)) == ""
 
 
 def test_convolutions_may_need_fewer_operations():
@@ -230,10 +235,10 @@ def sampled(utilisation):
 
 
 def test_a_gpu_is_held_against_what_gpus_do_and_against_what_its_driver_saw():
-    cell, network, outcome, limits, _ = claim(cell=GPU, timed_cpu_seconds=1.0, reported_cpu=1.0)
-    outcome = outcome._replace(timed_between=[0.0, 20.0])
-    assert reason((cell, network, outcome, limits, sampled(60))) == ""
-    idle = reason((cell, network, outcome, limits, sampled(0)))
+    cell, network, launched, limits, _ = claim(cell=GPU, timed_cpu_seconds=1.0, reported_cpu=1.0)
+    launched = replace(launched, answer=launched.answer._replace(timed_between=[0.0, 20.0]))
+    assert reason((cell, network, launched, limits, sampled(60))) == ""
+    idle = reason((cell, network, launched, limits, sampled(0)))
     assert idle == "the driver saw the GPU idle for all of the 20 s in which steps were timed"
 
 

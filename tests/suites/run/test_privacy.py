@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from made_up_adapters import write_adapter
 from processes import suite_of_null
 
-from dlbench.adapters.protocol import Outcome, Parity, Status
+from dlbench.adapters.protocol import Parity, Status
+from dlbench.reports.results.outcome import Outcome
 from dlbench.suites.planning import framework, own
 from dlbench.suites.run.privacy import private, private_anywhere, private_value
 

@@ -29,10 +29,11 @@ from processes import (
     wait_until,
 )
 
-from dlbench.adapters.protocol import QuotaUse, Status
+from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe, probe_cpu
 from dlbench.reports.results.flags import CONTENDED, THROTTLED
 from dlbench.reports.results.matrix import build_matrix
+from dlbench.reports.results.outcome import QuotaUse
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.storage.store import Store
 from dlbench.suites.run import quota
@@ -116,7 +117,7 @@ def test_a_launch_has_its_quota_and_its_group_goes_with_it(
 
     outcome = launch_process(
         null_order(tmp_path, {"step_seconds": 0.3}, cpu_quota=0.5), look
-    ).outcome
+    ).outcome()
     assert outcome.status is Status.OK
     assert any(seen)
     assert outcome.outside is not None
@@ -132,7 +133,7 @@ def test_single_calls_of_inference_show_the_pauses_of_a_quota(
     protocol = order.launch.protocol._replace(sample_seconds=0.5, seconds=1.0)
     outcome = launch_process(
         replace(order, launch=order.launch._replace(protocol=protocol))
-    ).outcome
+    ).outcome()
     assert outcome.steps_per_sample > 1
     assert len(outcome.calls_ns) == len(outcome.samples_ns) * outcome.steps_per_sample
     # A call that is cut off waits for up to half of the kernel's period of 0.1 s, while most are
@@ -149,7 +150,7 @@ def test_a_group_is_gone_whatever_ends_the_launch(tmp_path: Path, places: tuple[
     assert own_groups(places, os.getpid()) == []
     outcome = launch_process(
         null_order(tmp_path, {"fault": "hang"}, timeout=1.0, cpu_quota=0.05)
-    ).outcome
+    ).outcome()
     assert outcome.status is Status.TIMED_OUT
     assert own_groups(places, os.getpid()) == []
 
@@ -269,8 +270,8 @@ def test_without_permission_a_cell_is_skipped_with_reason_and_remedy(
         lambda: "no control group can be made on this machine; run dlbench as root",
     )
     launched = launch_process(null_order(tmp_path, cpu_quota=0.5))
-    assert (launched.outcome.status, launched.wall_seconds) == (Status.SKIPPED, 0.0)
-    assert "run dlbench as root" in launched.outcome.reason
+    assert (launched.verdict.status, launched.wall_seconds) == (Status.SKIPPED, 0.0)
+    assert "run dlbench as root" in launched.verdict.reason
     (line,) = quota.notes([null_cell(cpu_quota=0.5), null_cell()], probe())
     assert line.startswith("1 cell with a CPU quota will not be launched")
 

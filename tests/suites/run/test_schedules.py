@@ -33,12 +33,13 @@ from processes import plan_of
 from properties import examples
 from scipy import stats
 
-from dlbench.adapters.protocol import INSTALLED, Outcome, Status
+from dlbench.adapters.protocol import INSTALLED, Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.results.comparison import compare_sides
 from dlbench.reports.results.hosts import host_of
 from dlbench.reports.results.leaders import CLEAR, TIE, UNDECIDED
 from dlbench.reports.results.matrix import build_matrix as make_matrix
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import BASELINE, CANDIDATE, SEARCH
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.statistics import UNKNOWN_SPREAD as UNKNOWN

@@ -20,21 +20,17 @@ import recorded_trees
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_pythons import script
+from pretended_runs import ended_as
 from processes import plan_of, wait_until
 from properties import examples
 from recorded_trees import write_tree
 
-from dlbench.adapters.protocol import (
-    HostObservation,
-    Protocol,
-    SampleCounts,
-    Status,
-    TurnObservation,
-)
+from dlbench.adapters.protocol import Answer, Protocol, SampleCounts, Status
 from dlbench.hardware_probe import probe, probe_cpu
 from dlbench.reports.results.comparison import seconds_of_pair
 from dlbench.reports.results.disturbance import disturbances, disturbed_turns, growing_turns
 from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.outcome import HostObservation, TurnObservation
 from dlbench.reports.results.record import BASELINE, CANDIDATE, Run
 from dlbench.reports.results.rounds import (
     middle,
@@ -515,15 +511,15 @@ def test_what_a_launch_stood_still_for_is_no_part_of_its_samples(turns_made, lea
             place += 1
         samples += raw[place : place + count]
         place += count
-    outcome = make.outcome([1.0], turns=turns_made, steps_per_sample=1)
-    outcome = outcome._replace(samples_ns=samples, warmup_ns=[7, *lead_ins], starts_ns=begins)
-    shortened = without_pauses(outcome, pauses)
+    answer = Answer(
+        Status.OK, turns=turns_made, samples_ns=samples, warmup_ns=[7, *lead_ins], starts_ns=begins
+    )
+    shortened, paused_ns = without_pauses(answer, pauses)
     # A pause that begins in the instant in which a call does is counted with it, or before.
     assert shortened.samples_ns == [100] * len(samples)
     assert shortened.warmup_ns == [7, *[100] * len(lead_ins)]
-    paused = shortened.paused_ns or [0] * len(samples)
+    paused = paused_ns or [0] * len(samples)
     assert [own + stood for own, stood in zip(shortened.samples_ns, paused, strict=True)] == samples
-    assert shortened.starts_ns == []
 
 
 # Standing still.
@@ -700,7 +696,6 @@ def test_turns_in_which_memory_grew_are_warm_up_unless_most_are_such():
 
 
 def test_samples_of_turns_in_which_memory_grew_are_kept_as_warm_up():
-    outcome = in_turns([[0.04, 0.04], [0.9], [0.04], [0.06]], steps_per_sample=2)
     counts = SampleCounts([1, 2, 40_000, 3, 4], [0] * 5, [9, 8, 7, 6, 5])
     seen = [
         QUIET._replace(round=0),
@@ -708,22 +703,26 @@ def test_samples_of_turns_in_which_memory_grew_are_kept_as_warm_up():
         QUIET._replace(round=1),
         QUIET._replace(round=2),
     ]
-    outcome = outcome._replace(
+    answer = Answer(
+        Status.OK,
         warmup_ns=[5],
+        samples_ns=[80_000_000, 80_000_000, 1_800_000_000, 80_000_000, 120_000_000],
+        steps_per_sample=2,
+        turns=[2, 1, 1, 1],
         sample_counts=counts,
-        paused_ns=[1, 2, 3, 4, 5],
-        outside=outcome.outside._replace(turns=seen),
+        calls_ns=list(range(10)),
     )
-    outcome = outcome._replace(calls_ns=list(range(10)))
-    steady = without_growth(outcome)
+    outside = HostObservation(2.2, 2.2, turns=seen)
+    steady, steady_outside, paused_ns = without_growth(answer, outside, [1, 2, 3, 4, 5])
     assert steady.calls_ns == [0, 1, 2, 3, 6, 7, 8, 9]
-    assert steady.samples_ns == pytest.approx([80_000_000] * 3 + [120_000_000])
-    assert steady.warmup_ns == pytest.approx([5, 900_000_000])
-    assert (steady.turns, steady.paused_ns) == ([2, 1, 1], [1, 2, 4, 5])
+    assert steady.samples_ns == [80_000_000] * 3 + [120_000_000]
+    assert steady.warmup_ns == [5, 900_000_000]
+    assert (steady.turns, paused_ns) == ([2, 1, 1], [1, 2, 4, 5])
     assert steady.sample_counts == SampleCounts([1, 2, 3, 4], [0] * 4, [9, 8, 6, 5])
-    assert [turn.round for turn in steady.outside.turns] == [0, 1, 2]
+    assert [turn.round for turn in steady_outside.turns] == [0, 1, 2]
     assert (steady.timed_steps(), steady.observed_steps()) == (8, 10)
-    assert without_growth(steady) == steady
+    again = without_growth(steady, steady_outside, paused_ns)
+    assert again == (steady, steady_outside, paused_ns)
 
 
 def test_a_launch_that_left_early_is_compared_over_the_rounds_that_it_had():
@@ -786,12 +785,13 @@ def test_a_launch_that_waits_in_most_turns_is_disturbed_if_others_used_the_cpus(
 
 def test_cpu_time_while_others_had_their_turns_is_implausible():
     cell, network = make.record().cell, plan_of(networks="fcn5", frameworks="null", threads="1")
-    outcome = in_turns([[0.02]] * 10)
+    launched = ended_as(in_turns([[0.02]] * 10))
     for seconds, said in (
         (0.0, ""),
         (0.4, "0.4 s of CPU time while other launches had their turns"),
     ):
-        seen = outcome._replace(outside=outcome.outside._replace(stopped_cpu_seconds=seconds))
+        outside = launched.outside._replace(stopped_cpu_seconds=seconds)
+        seen = replace(launched, outside=outside)
         reasons = implausible(
             cell, network.network_of(network.cells[0]), seen, None, computes=False
         )

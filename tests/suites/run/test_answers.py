@@ -4,29 +4,31 @@ one line."""
 import copy
 import json
 import os
+from typing import get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from processes import null_order
 from properties import examples
+from pydantic import TypeAdapter
 
 from dlbench.adapters.protocol import (
     OUTCOME_FILE,
     PHASE_FILE,
     SCHEMA_VERSION,
+    Answer,
     Contention,
-    HostObservation,
-    Outcome,
     Parity,
     Status,
     ThreadEvidence,
     to_dict,
 )
-from dlbench.suites.run.launcher import outcome_of
-from dlbench.suites.run.outcomes import UnreadableError, read_answer, read_phase
+from dlbench.reports.results.outcome import HostFacts, HostObservation, LaunchVerdict, Outcome
+from dlbench.suites.run.answers import UnreadableError, read_answer, read_phase
+from dlbench.suites.run.launcher import Launched, launched_of
 
-HONEST = Outcome(
+HONEST = Answer(
     Status.OK,
     import_seconds=0.1,
     prepare_seconds=0.2,
@@ -72,7 +74,7 @@ def test_what_comes_after_the_measurement_takes_nothing_of_it_along(phase, statu
     (tmp_path / "phase.json").write_text(json.dumps({"phase": phase, "expected_seconds": None}))
     late = Status.TIMED_OUT, "ended after 5 s"
     assert (
-        outcome_of(null_order(tmp_path).launch, tmp_path, Unseen(), -15, ended=late).status
+        launched_of(null_order(tmp_path).launch, tmp_path, Unseen(), -15, ended=late).verdict.status
         is status
     )
 
@@ -98,8 +100,9 @@ def test_an_honest_answer_is_read_as_it_was_meant(tmp_path):
         ({"threads": {**reported()["threads"], "requested": 3}}, "where 1 were asked for"),
         ({"threads": {**reported()["threads"], "cpu_seconds": -1.0}}, "out of range"),
         ({"parameter_count": 12}, "parameters, where the network has"),
-        ({"parity": to_dict(AGREES)}, "no guest can know: parity"),
-        ({"outside": {"timed_seconds": 1.0, "timed_cpu_seconds": 1.0}}, "no guest can know"),
+        ({"parity": to_dict(AGREES)}, "key parity: unknown key"),
+        ({"outside": to_dict(HostObservation(1.0, 1.0))}, "key outside: unknown key"),
+        ({"paused_ns": [5]}, "key paused_ns: unknown key"),
         ({"colour": "red"}, "unknown key"),
         ({"software": {"a": "x" * 5_000_000}}, "software"),
         ({"software": {"a": json.loads("[" * 30 + "]" * 30)}}, "nested deeper"),
@@ -110,6 +113,44 @@ def test_what_is_wrong_is_said(changes, complaint, tmp_path):
     with pytest.raises(UnreadableError) as error:
         read(tmp_path, reported(**changes))
     assert complaint in str(error.value)
+
+
+def test_an_answer_of_an_earlier_revision_has_empty_keys_of_the_host(tmp_path):
+    empty = {"parity": None, "outside": None, "statistics": None, "paused_ns": []}
+    assert read(tmp_path, reported(**empty)) == HONEST
+
+
+def test_an_outcome_has_the_fields_of_an_answer_and_those_of_the_host():
+    """What a guest measures has one type and one default on both sides."""
+    of_guest, of_record = get_type_hints(Answer), get_type_hints(Outcome)
+    shared = of_guest.keys() & of_record.keys()
+    assert of_guest.keys() - shared == {"parity_sample", "starts_ns"}  # for the host to use
+    assert of_record.keys() - shared == {"parity", "outside", "paused_ns", "statistics"}
+    for name in shared:
+        # List[int] of Python 3.6 is list[int] here.
+        schemas = [TypeAdapter(hints[name]).json_schema() for hints in (of_guest, of_record)]
+        assert schemas[0] == schemas[1], name
+        assert Answer._field_defaults.get(name) == Outcome._field_defaults.get(name), name
+
+
+def test_an_outcome_is_made_of_the_answer_the_observation_and_the_verdict():
+    outside = HostObservation(3.0, 3.0)
+    launched = Launched(LaunchVerdict(Status.OK), 9.0, HONEST, outside, [1, 0], started=7.0)
+    judged = launched.outcome(LaunchVerdict(Status.PARITY_FAILED, "off", AGREES))
+    assert (judged.status, judged.reason, judged.parity) == (Status.PARITY_FAILED, "off", AGREES)
+    assert (judged.outside, judged.paused_ns) == (outside, [1, 0])
+    assert judged.phases == {"start": 7.0}
+    for name in HONEST._fields:
+        if name not in ("status", "reason", "phases", "parity_sample", "starts_ns"):
+            assert getattr(judged, name) == getattr(HONEST, name), name
+
+
+@pytest.mark.parametrize("key", HostFacts._fields)
+def test_a_guest_cannot_state_facts_of_the_host(key):
+    answer = HONEST._replace(software={"framework": "x", key: True})
+    assert Launched(LaunchVerdict(Status.OK), answer=answer).outcome().software == {
+        "framework": "x"
+    }
 
 
 @pytest.mark.parametrize(

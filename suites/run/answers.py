@@ -1,8 +1,8 @@
-"""Reads the folder that a guest leaves: its phase and its outcome.
+"""Reads the folder that a guest leaves: its phase and its answer.
 
 Nothing in it is trusted. A guest can replace a file by anything (a link, a FIFO, a folder, a
 gigabyte), and reading must neither hang nor fill the memory. Types, ranges, lengths and consistency
-of an outcome are checked by models made from the protocol's own tuples.
+of an answer are checked by models made from the protocol's own tuples, which refuse other keys.
 """
 
 import itertools
@@ -24,11 +24,11 @@ from dlbench.adapters.protocol import (
     OUTCOME_FILE,
     PHASE_FILE,
     SCHEMA_VERSION,
+    Answer,
     Launch,
-    Outcome,
     ProtocolError,
     Status,
-    outcome_from_dict,
+    answer_from_dict,
 )
 
 from ..planning.toml_files import sentence
@@ -129,10 +129,12 @@ _SIGNED = ("final_loss", "losses", "updates", "outputs", "curve", "test_loss")
 """Numbers that may be below zero."""
 _GUEST_STATUSES = (Status.OK, Status.UNSUPPORTED, Status.OUT_OF_MEMORY, Status.CRASHED)
 """Statuses that a guest may report. The others are reserved for the host."""
+_EMPTY_KEYS = ("parity", "outside", "statistics", "paused_ns")
+"""Keys that adapters of an earlier revision leave empty: they are the host's."""
 
 
-def read_answer(directory: Path, launch: Launch) -> Outcome:
-    """Return the outcome that a guest left.
+def read_answer(directory: Path, launch: Launch) -> Answer:
+    """Return a guest's answer.
 
     Raises FileNotFoundError, and UnreadableError with the reason.
     """
@@ -144,16 +146,19 @@ def read_answer(directory: Path, launch: Launch) -> Outcome:
         raise UnreadableError(
             f"{OUTCOME_FILE} has schema version {str(version)[:20]}, not {SCHEMA_VERSION}"
         )
+    for key in _EMPTY_KEYS:
+        if not content.get(key):
+            content.pop(key, None)
     try:
-        _model(Outcome).model_validate(content)
-        outcome = outcome_from_dict(content)
+        _model(Answer).model_validate(content)
+        answer = answer_from_dict(content)
     except ValidationError as error:
-        raise UnreadableError(f"{OUTCOME_FILE}: {sentence(error, _model(Outcome))}") from error
+        raise UnreadableError(f"{OUTCOME_FILE}: {sentence(error, _model(Answer))}") from error
     except (ProtocolError, ValueError) as error:
         raise UnreadableError(str(error)[:300]) from error
-    for contradiction in _contradictions(outcome, launch):
+    for contradiction in _contradictions(answer, launch):
         raise UnreadableError(contradiction)
-    return outcome
+    return answer
 
 
 @cache
@@ -190,15 +195,15 @@ def _checked_type(hint: Any, signed: bool) -> Any:
     return hint
 
 
-def _contradictions_of_calls(outcome: Outcome, launch: Launch) -> Iterator[str]:
+def _contradictions_of_calls(answer: Answer, launch: Launch) -> Iterator[str]:
     """Yield the inconsistencies between the times of single calls and those of samples."""
-    calls, in_sample = outcome.calls_ns, outcome.steps_per_sample
+    calls, in_sample = answer.calls_ns, answer.steps_per_sample
     if not launch.cell.infers or not launch.cell.cpu_quota:
         yield "calls_ns: single calls are timed in inference under a CPU quota alone"
-    if len(calls) != len(outcome.samples_ns) * in_sample:
-        yield f"{len(calls)} calls in {len(outcome.samples_ns)} samples of {in_sample}"
+    if len(calls) != len(answer.samples_ns) * in_sample:
+        yield f"{len(calls)} calls in {len(answer.samples_ns)} samples of {in_sample}"
         return
-    for number, sample in enumerate(outcome.samples_ns):
+    for number, sample in enumerate(answer.samples_ns):
         together = sum(calls[number * in_sample : (number + 1) * in_sample])
         # The process may also wait for a CPU between two calls.
         if not _SHARE_OF_CALLS * sample <= together <= sample:
@@ -207,68 +212,65 @@ def _contradictions_of_calls(outcome: Outcome, launch: Launch) -> Iterator[str]:
             )
 
 
-def _contradictions(outcome: Outcome, launch: Launch) -> Iterator[str]:
+def _contradictions(answer: Answer, launch: Launch) -> Iterator[str]:
     """Yield the inconsistencies in an answer, and its mismatches with the request."""
-    if outcome.status not in _GUEST_STATUSES:
-        yield f"status {outcome.status.value} is reserved for the host"
-    for name in ("parity", "outside", "statistics", "paused_ns"):
-        if getattr(outcome, name):
-            yield f"it reports what no guest can know: {name}"
+    if answer.status not in _GUEST_STATUSES:
+        yield f"status {answer.status.value} is reserved for the host"
     if (
-        not _is_shallow(outcome.software, _SOFTWARE_DEPTH)
-        or len(json.dumps(outcome.software)) > _SOFTWARE_BYTES
+        not _is_shallow(answer.software, _SOFTWARE_DEPTH)
+        or len(json.dumps(answer.software)) > _SOFTWARE_BYTES
     ):
         yield (
             f"software: more than {_SOFTWARE_BYTES // 1024**2} MiB, or nested deeper than "
             f"{_SOFTWARE_DEPTH}"
         )
-    if outcome.status is not Status.OK or not launch.times_steps:
+    if answer.status is not Status.OK or not launch.times_steps:
         return
-    yield from _contradictions_of_samples(outcome, launch)
-    requested = None if outcome.threads is None else outcome.threads.requested
+    yield from _contradictions_of_samples(answer, launch)
+    requested = None if answer.threads is None else answer.threads.requested
     if requested != launch.all_threads:
         yield f"threads.requested: {requested}, where {launch.all_threads} were asked for"
-    if launch.network is not None and outcome.parameter_count is not None:
+    if launch.network is not None and answer.parameter_count is not None:
         expected = from_data(launch.network).family.parameter_count()
-        if outcome.parameter_count != expected:
-            yield f"{outcome.parameter_count} parameters, where the network has {expected}"
+        if answer.parameter_count != expected:
+            yield f"{answer.parameter_count} parameters, where the network has {expected}"
     steps = launch.protocol.curve_steps if launch.text is not None else 0
     ends = [min(end, steps) for end in range(BLOCK, steps + BLOCK, BLOCK)]
-    curve = [block[0] if len(block) == 2 else 0 for block in outcome.curve]
-    if curve != ends[: len(curve)] or (len(curve) < len(ends) and not outcome.curve_ended):
+    curve = [block[0] if len(block) == 2 else 0 for block in answer.curve]
+    if curve != ends[: len(curve)] or (len(curve) < len(ends) and not answer.curve_ended):
         yield f"a curve of {len(curve)} blocks, where {len(ends)} were asked for"
     steps = launch.protocol.loss_steps
-    counts = [point[0] if len(point) == 2 else 0 for point in outcome.losses]
+    counts = [point[0] if len(point) == 2 else 0 for point in answer.losses]
     if any(not before < count <= steps for before, count in itertools.pairwise([0, *counts])):
         yield f"losses of further steps that were not asked for: there are {steps}"
 
 
-def _contradictions_of_samples(outcome: Outcome, launch: Launch) -> Iterator[str]:
+def _contradictions_of_samples(answer: Answer, launch: Launch) -> Iterator[str]:
     """Yield the inconsistencies between the samples, their turns and the observed steps."""
-    samples = len(outcome.samples_ns)
-    if not samples or outcome.steps_per_sample < 1:
-        yield f"{samples} samples of {outcome.steps_per_sample} steps: there must be one at least"
-    sample_counts = outcome.sample_counts
+    samples = len(answer.samples_ns)
+    if not samples or answer.steps_per_sample < 1:
+        yield f"{samples} samples of {answer.steps_per_sample} steps: there must be one at least"
+    sample_counts = answer.sample_counts
     if sample_counts is not None:
         kinds = sample_counts if launch.protocol.trend else sample_counts[:-1]
         if any(len(counts) != samples for counts in kinds):
             yield f"sample_counts: there must be one of each kind for each of {samples} samples"
         if sample_counts.resident_bytes and not launch.protocol.trend:
             yield "sample_counts: the memory of samples is kept of launches alone that are followed"
-    if outcome.calls_ns:
-        yield from _contradictions_of_calls(outcome, launch)
-    steps = outcome.observed_steps()
-    if steps < outcome.timed_steps() or steps % outcome.steps_per_sample:
-        yield f"{outcome.timed_steps()} steps timed of {steps} observed"
+    if answer.calls_ns:
+        yield from _contradictions_of_calls(answer, launch)
+    steps = answer.observed_steps()
+    if steps < answer.timed_steps() or steps % answer.steps_per_sample:
+        yield f"{answer.timed_steps()} steps timed of {steps} observed"
     samples_in_turns = samples if launch.in_turns else 0
-    if sum(outcome.turns) != samples_in_turns:
-        yield f"turns of {sum(outcome.turns)} samples, where there are {samples}"
-    calls = steps // outcome.steps_per_sample
+    if sum(answer.turns) != samples_in_turns:
+        yield f"turns of {sum(answer.turns)} samples, where there are {samples}"
+    calls = steps // answer.steps_per_sample
     if launch.in_turns:
         lead_ins = calls - samples
-        if lead_ins not in (0, len(outcome.turns)) or len(outcome.starts_ns) != calls:
+        if lead_ins not in (0, len(answer.turns)) or len(answer.starts_ns) != calls:
             yield (
-                f"{len(outcome.starts_ns)} starts of {calls} timed calls in {len(outcome.turns)} "
+                f"{len(answer.starts_ns)} starts of {calls} timed calls in {len(answer.turns)} "
                 "turns"
             )
         return
