@@ -19,11 +19,6 @@ EACH = "each"
 #: A plan's word for: tuned, and tuned with each launch setting that is possible on the machine.
 LAUNCH = "launch"
 SWEEPS = (EACH, LAUNCH)
-#: The key of a record's software with the names of the row's settings there, in order.
-TUNABLE = "tunable"
-#: The key of a record's software with the origin of its thread count: a variable of the
-#: environment, or a call.
-THREAD_SETTING = "thread_setting"
 _ADDED = r"((?:\+[a-z][a-z0-9_]*)*)"
 _LEFT_OUT = r"((?:-[a-z][a-z0-9_]*)*)"
 _WORD = re.compile("(?:%s%s|%s%s%s)" % (INSTALLED, _ADDED, TUNED, _ADDED, _LEFT_OUT))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from packaging.version import InvalidVersion, Version
 
 from dlbench.reports.results.cells import CellResult
-from dlbench.reports.results.record import BASELINE, RELEASED, Record
+from dlbench.reports.results.record import BASELINE, Record
 from dlbench.reports.results.results import untunable
 
 _NIGHTLY = re.compile(r"\bdev(20\d{2})(\d{2})(\d{2})\b")
@@ -47,7 +47,7 @@ class Builds:
             newest = self._newest.get((record.machine, cell.framework), _UNKNOWN)
             build = newest._replace(adapter=cell.adapter)
             if version:
-                uploaded = record.outcome.software.get(RELEASED)
+                uploaded = record.outcome.facts.released
                 day: date | None
                 if uploaded:
                     day = date.fromisoformat(str(uploaded))

@@ -168,7 +168,7 @@ def ridge(ceilings: GpuCeilings, precision: str) -> float | None:
 
 def _board(record: Record) -> str:
     """Return the driver's name for the GPU of a launch, or else the framework's."""
-    gpu = record.outcome.software.get("gpu")
+    gpu = record.outcome.facts.gpu
     name = gpu.get("name") if isinstance(gpu, dict) else None
     if isinstance(name, str) and name:
         return name

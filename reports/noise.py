@@ -19,7 +19,7 @@ from statistics import fmean, variance
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
-from dlbench.adapters.tuning import TUNABLE, in_force
+from dlbench.adapters.tuning import in_force
 from dlbench.reports.columns import Column, axis_columns, table
 from dlbench.reports.formats.layout import Page
 from dlbench.reports.report import ALL_RUNS, Report
@@ -173,7 +173,7 @@ def _noise(
 
 
 def _keeps_heap(record: Record) -> bool:
-    tunable = record.outcome.software.get(TUNABLE)
+    tunable = record.outcome.facts.tunable
     return KEEP_HEAP in in_force(record.cell.tuning, tunable if isinstance(tunable, list) else [])
 
 

@@ -263,7 +263,7 @@ def training_of(record: Record) -> Training | None:
     """Return the training of a record, or None where it has none that can be read."""
     outcome = record.outcome
     net = net_of(record)
-    text = _text(outcome.software.get("text"))
+    text = _text(outcome.facts.text)
     if net is None or text is None or outcome.status is not Status.OK or record.side:
         return None
     steps: list[int] = []

@@ -122,7 +122,7 @@ def _settings_table(document: Document) -> Table:
     """Return the settings of each row that are in force, as its launches reported."""
     settings = set()
     for (_, cell), launches in document.launches.items():
-        reported = launches[-1].record.outcome.software.get(tuning.TUNABLE, ())
+        reported = launches[-1].record.outcome.facts.tunable or ()
         names = tuning.in_force(cell.tuning, tuple(map(str, reported)))
         if reported or names:
             settings.add((row_name(cell), ", ".join(names) or "none: as installed"))

@@ -173,7 +173,7 @@ def run_to_pytest_benchmark(
         if not timed:
             holes += records_of_side
             continue
-        kept = timed[-1].outcome.software.get(FOREIGN_KEY)
+        kept = timed[-1].outcome.facts.pytest_benchmark
         if isinstance(kept, dict):
             foreign.append(kept)
             benchmarks.append(_foreign_benchmark(kept, timed))
@@ -218,7 +218,9 @@ def _foreign_benchmark(kept: Mapping[str, Any], timed: Sequence[Record]) -> dict
 def processes_in_one_list(records: Sequence[Record]) -> str:
     """Return a sentence on processes that other programs cannot distinguish; empty without any."""
     foreign = [
-        record for record in last_attempts(records) if FOREIGN_KEY in record.outcome.software
+        record
+        for record in last_attempts(records)
+        if record.outcome.facts.pytest_benchmark is not None
     ]
     processes_by_cell = grouped(foreign, lambda record: record.cell)
     most = max((len(processes) for processes in processes_by_cell.values()), default=0)

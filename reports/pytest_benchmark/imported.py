@@ -39,7 +39,7 @@ from dlbench.reports.results.errors import RecordError, ReportError
 from dlbench.reports.results.hosts import FOREIGN_KEY, UNKNOWN_MACHINE, recorded_cpu
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.naming import counted, listed
-from dlbench.reports.results.outcome import Outcome, SampleStatistics
+from dlbench.reports.results.outcome import HostFacts, Outcome, SampleStatistics
 from dlbench.reports.results.record import (
     IMPORTED,
     PYTEST_BENCHMARK,
@@ -862,7 +862,7 @@ def _foreign_record(
             parity=Parity(
                 "unchecked", "imported: there is no reference", [], None, None, "", 0.0, 0.0, 0.0
             ),
-            software={FOREIGN_KEY: _replace_infinities(kept)},
+            software=HostFacts(pytest_benchmark=_replace_infinities(kept)).added_to({}),
         ),
         machine=file.fingerprint,
         environment=_hash(file.interpreter)[:12],

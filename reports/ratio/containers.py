@@ -14,7 +14,6 @@ from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import TUNED, Cell
-from dlbench.adapters.tuning import THREAD_SETTING
 from dlbench.reports.columns import (
     ROW,
     VALUE,
@@ -149,7 +148,7 @@ def containers(matrix: Matrix, records: Iterable[Record]) -> Containers:
     settings: dict[Place, str] = {}
     for record in records:
         place = Place(record.machine, axes.project(record.cell, axes.NAMES))
-        settings[place] = str(record.outcome.software.get(THREAD_SETTING, ""))
+        settings[place] = str(record.outcome.facts.thread_setting or "")
     best_threads = {curve.place: curve.findings.best_threads for curve in threads(matrix).curves}
     defaults = [
         _compare(cell, matrix, best_threads, settings)

@@ -57,7 +57,7 @@ from dlbench.reports.results.naming import group_name, place_name, row_name
 from dlbench.reports.results.networks import is_own_step
 from dlbench.reports.results.number_text import times
 from dlbench.reports.results.operators import StepDifference, step_differences
-from dlbench.reports.results.record import RELEASED, RELEASES, Record, Run
+from dlbench.reports.results.record import RELEASES, Record, Run
 from dlbench.reports.results.statistics import WORSE, Estimate, RatioVerdict
 
 NOTHING = (
@@ -70,7 +70,7 @@ _LEGEND = (
     "of the report). different: it computes something else, as the first losses of your own step "
     "differ from those of the one before by more than --loss-tolerance."
 )
-_LEFT_OUT = ("environment", "python", RELEASED, "tunable", "adapter_digest", "default_threads")
+_LEFT_OUT = ("environment", "python", "released", "tunable", "adapter_digest", "default_threads")
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def _points(
     points: list[Point] = []
     timed: list[tuple[Point, Record | None]] = []
     for name, cell, record in zip(names, cells, newest, strict=True):
-        released = record.outcome.software.get(RELEASED) if record else None
+        released = record.outcome.facts.released if record else None
         point = Point(series, name, cell, released if isinstance(released, str) else None)
         if timed:
             before, record_before = timed[-1]

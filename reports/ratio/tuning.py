@@ -153,7 +153,7 @@ def worth_of_settings(
     disturbed = 0
     searched = 0
     for record in _newest_first(records):
-        settings = tuple(record.outcome.software.get(tuning.TUNABLE, ()))
+        settings = tuple(record.outcome.facts.tunable or ())
         cell = record.cell._replace(tuning=TUNED)
         if not settings and cell not in rows_with_launch_settings:
             continue

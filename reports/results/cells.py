@@ -197,7 +197,7 @@ def _with_numbers(
         outcome.first_step_seconds for outcome in outcomes if outcome.first_step_seconds is not None
     ]
     peak_memory = max(outcome.peak_memory_bytes or 0 for outcome in outcomes)
-    default_threads = outcomes[-1].software.get("default_threads")
+    default_threads = outcomes[-1].facts.default_threads
     return replace(
         result,
         seconds=seconds,
@@ -212,7 +212,7 @@ def _with_numbers(
         first_step_seconds=median(first_steps) if first_steps else None,
         default_threads=default_threads if isinstance(default_threads, int) else None,
         peak_memory_bytes=peak_memory or None,
-        cold_start=all(outcome.software.get("cold_start") is True for outcome in outcomes),
+        cold_start=all(outcome.facts.cold_start is True for outcome in outcomes),
         measured=measured,
         unmeasured=_unmeasured(newest, outcomes[-1], measured),
     )

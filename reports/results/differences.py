@@ -12,7 +12,7 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports.results.commits import commit_in_words
 from dlbench.reports.results.hosts import FOREIGN_KEY, Host
 from dlbench.reports.results.naming import counted
-from dlbench.reports.results.record import IMPORTED, RELEASED, Record
+from dlbench.reports.results.record import IMPORTED, Record
 
 
 class Difference(NamedTuple):
@@ -177,7 +177,7 @@ class SideDifference(NamedTuple):
 
 _IN_DESCRIPTION = ("adapter_digest", "framework", "mode_settings file", "version", "environment")
 """Stated by the description of the sides."""
-_STATED_TWICE = ("python", "default_threads", "tunable", RELEASED)
+_STATED_TWICE = ("python", "default_threads", "tunable", "released")
 
 
 def side_differences(

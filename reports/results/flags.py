@@ -16,7 +16,7 @@ from statistics import median
 
 from dlbench.adapters.families.own import ADAPTER as OWN_STEP
 from dlbench.adapters.protocol import Status
-from dlbench.adapters.tuning import TUNABLE, in_force
+from dlbench.adapters.tuning import in_force
 from dlbench.reports.results import disturbance
 from dlbench.reports.results.gpu_evidence import DeviceObserved, observe_launch
 from dlbench.reports.results.hosts import Host
@@ -193,7 +193,7 @@ def failed_launches(failed: Sequence[Record], launches: int) -> list[Flag]:
 
 def _keeps_heap(record: Record) -> bool:
     """Tell whether freed memory stayed with the processes of a launch."""
-    return KEEP_HEAP in in_force(record.cell.tuning, record.outcome.software.get(TUNABLE, ()))
+    return KEEP_HEAP in in_force(record.cell.tuning, record.outcome.facts.tunable or ())
 
 
 def memory_states(records: Sequence[Record]) -> list[Flag]:

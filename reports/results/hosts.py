@@ -11,7 +11,7 @@ from dlbench.hardware_probe.machine import rounded_memory_gib
 from dlbench.reports.results.safe_text import FIELD, one_line
 
 FOREIGN_KEY = "pytest_benchmark"
-"""Key of the original names and options in the software of an imported record, and of its machine's
+"""Key of an imported file's own facts in the software of a record, and in its machine's
 description."""
 UNKNOWN_MACHINE = "unknown"
 """The fingerprint of every machine that a file does not describe: two of them may be the same or

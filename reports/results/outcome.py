@@ -7,7 +7,7 @@ the launch from outside (`HostObservation`), adds facts of its own (`HostFacts`)
 
 from collections.abc import Mapping
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from dlbench.adapters.protocol import (
     LEAST_SAMPLE_NS,
@@ -124,6 +124,11 @@ class HostFacts(NamedTuple):
     #: Of an imported record: its original names and options.
     pytest_benchmark: dict[str, Any] | None = None
 
+    @classmethod
+    def of(cls, software: Mapping[str, Any]) -> Self:
+        """Return the host's part of a record's software."""
+        return cls(*map(software.get, cls._fields))
+
     def added_to(self, software: Mapping[str, Any]) -> dict[str, Any]:
         """Return this software with these facts."""
         facts = {key: fact for key, fact in self._asdict().items() if fact is not None}
@@ -183,6 +188,11 @@ class Outcome(NamedTuple):
     paused_ns: list[int] = []
     #: Of samples that another program did not keep. None: they are in ``samples_ns``.
     statistics: SampleStatistics | None = None
+
+    @property
+    def facts(self) -> HostFacts:
+        """Return the host's part of the software."""
+        return HostFacts.of(self.software)
 
     def step_seconds(self) -> list[float]:
         """Return the seconds of a step in each sample."""

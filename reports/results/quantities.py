@@ -15,7 +15,7 @@ from statistics import mean, quantiles
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlbench.reports.results.outcome import Outcome
-from dlbench.reports.results.record import IMPORTED, SAMPLES_OF_INSTANCES
+from dlbench.reports.results.record import IMPORTED
 from dlbench.reports.results.statistics import Summary, summarise_launches
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def calls_of(outcome: Outcome) -> list[float]:
         return [nanoseconds * 1e-9 for nanoseconds in outcome.calls_ns]
     if outcome.steps_per_sample > 1:
         return []
-    samples_of_instances = outcome.software.get(SAMPLES_OF_INSTANCES)
+    samples_of_instances = outcome.facts.samples_ns_of_instances
     if samples_of_instances:
         together = chain.from_iterable(samples_of_instances)
         return [nanoseconds * 1e-9 for nanoseconds in together]

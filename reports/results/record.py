@@ -51,12 +51,6 @@ SEARCHING, BISECTING = "tune", "bisect"
 purpose."""
 RELEASES = "releases"
 """The purpose of a run of releases: its plan has them in their order."""
-RELEASED = "released"
-"""Key in the software of a record of a release: when it was uploaded to the package index (ISO
-8601)."""
-SAMPLES_OF_INSTANCES = "samples_ns_of_instances"
-"""Key in the software of a record of several instances: the nanoseconds of each step of each of
-them."""
 _MOST_NANOSECONDS = 10**19  # three centuries
 
 

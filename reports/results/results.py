@@ -11,7 +11,6 @@ from functools import cached_property
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
-from dlbench.adapters.tuning import TUNABLE
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.hosts import Host, read_host
@@ -393,15 +392,15 @@ def untunable(records: Iterable[Record]) -> frozenset[tuple[str, Cell]]:
     without_settings = set()
     with_settings = set()
     for record in records:
-        software = record.outcome.software
         if record.cell.tuning == INSTALLED:
             machine, cell = record_place(record)
             with_settings.add((machine, cell._replace(tuning=TUNED)))  # it has two, then
-        if record.cell.tuning != TUNED or not software:
+        if record.cell.tuning != TUNED or not record.outcome.software:
             continue
-        if software.get(TUNABLE):
+        tunable = record.outcome.facts.tunable
+        if tunable:
             with_settings.add(record_place(record))
-        elif TUNABLE in software or record.run in runs:
+        elif tunable is not None or record.run in runs:
             without_settings.add(record_place(record))
     return frozenset(without_settings - with_settings)
 

@@ -20,9 +20,6 @@ from ..planning.variables import is_secret
 from .folders import file_digest, home, remembered
 from .interpreters import Inspection
 
-DIGEST = "adapter_digest"
-"""Key in the software of a record made with an adapter outside dlbench: the digest of that
-adapter's code."""
 _BYTECODE = (".pyc", ".pyo")
 _NOTES = frozenset({"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"})
 """In a ``.dist-info`` folder: they name paths of this installation, or who installed it."""

@@ -25,7 +25,7 @@ from dlbench.reports.pytest_benchmark.imported import (
 )
 from dlbench.reports.pytest_benchmark.processes import merged
 from dlbench.reports.results.comparison import SideOfCell, judge_sides, side_of
-from dlbench.reports.results.hosts import FOREIGN_KEY, UNKNOWN_MACHINE, Host, read_host
+from dlbench.reports.results.hosts import UNKNOWN_MACHINE, Host, read_host
 from dlbench.reports.results.naming import counted as number_of
 from dlbench.reports.results.naming import listed
 from dlbench.reports.results.number_text import change_in_words
@@ -162,7 +162,7 @@ class Baselines:
             raise FileError(f"{target} holds no measurement. Name another store or file.")
         for (cell, machine), records in _newest(results.records).items():
             key: Key = cell
-            foreign = records[-1].outcome.software.get(FOREIGN_KEY)
+            foreign = records[-1].outcome.facts.pytest_benchmark
             if isinstance(foreign, dict) and "fullname" in foreign:
                 key = str(foreign["fullname"])
             self.sides[key, machine] = side_of(records, results.hosts.get(machine))

@@ -10,13 +10,12 @@ from typing import NoReturn
 
 from dlbench.adapters.axes import AXES
 from dlbench.adapters.protocol import Cell
-from dlbench.adapters.tuning import TUNABLE
 from dlbench.hardware_probe import Machine
 from dlbench.reports.results.record import BISECTING, RELEASES, SEARCHING, Record, Run
 from dlbench.reports.results.storage.store import Store
 
 from ..environments import digests, environment
-from ..environments.digests import DIGEST, adapter_digest
+from ..environments.digests import adapter_digest
 from ..errors import UsageError
 from ..planning.axes import SuiteOverrides
 from ..planning.framework import Framework, catalogue, offered
@@ -140,11 +139,11 @@ def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
 
 
 def _has_digest(record: Record) -> bool:
-    return DIGEST in record.outcome.software
+    return record.outcome.facts.adapter_digest is not None
 
 
 def _check_same_build(build: Build, record: Record, variables: Mapping[str, str]) -> None:
-    adapter = record.outcome.software.get(DIGEST)
+    adapter = record.outcome.facts.adapter_digest
     if build.framework.external and adapter not in (None, adapter_digest(build.framework)):
         code = build.framework.file or build.framework.outside
         kind = "file" if build.framework.file else "adapter"
@@ -183,7 +182,7 @@ def check_same_variables(record: Record, environment: str, variables: Mapping[st
 def check_same_text(text: Text | None, records: Iterable[Record]) -> None:
     """Refuse another text than the one the run's launches were trained on. Raises UsageError."""
     for record in records:
-        then = record.outcome.software.get("text")
+        then = record.outcome.facts.text
         digest = then.get("digest") if isinstance(then, dict) else None
         if digest is not None and (text is None or digest != text.digest):
             raise UsageError(
@@ -198,7 +197,7 @@ def check_same_settings(plan: Plan, record: Record, framework: Framework) -> Non
     ``framework`` is the row's as it is now. Raises UsageError.
     """
     cell = record.cell
-    then = record.outcome.software.get(TUNABLE)
+    then = record.outcome.facts.tunable
     if then is None or cell.network not in plan.networks:
         return
     now = framework.tunable(cell.mode, cell.device, plan.network_of(cell).family.name, cell.task)

@@ -8,7 +8,6 @@ import pytest
 from exported import exporter
 
 from dlbench.adapters.protocol import Status
-from dlbench.adapters.tuning import THREAD_SETTING
 from dlbench.reports.ratio.containers import REPORT, Containers, advice, containers, headline
 from dlbench.reports.results.outcome import HostObservation, QuotaUse
 from dlbench.reports.results.record import Record
@@ -27,7 +26,7 @@ def launches(
         if quota
         else HostObservation(wall, wall)
     )
-    software = {THREAD_SETTING: f"OMP_NUM_THREADS={threads}"} if threads else {}
+    software = {"thread_setting": f"OMP_NUM_THREADS={threads}"} if threads else {}
     return [
         make.record(
             result=make.outcome(

@@ -13,11 +13,10 @@ import scipy.stats
 from exported import exporters
 
 from dlbench.adapters.protocol import INSTALLED, TUNED, Status
-from dlbench.adapters.tuning import TUNABLE
 from dlbench.reports.builds import Build, Builds, released
 from dlbench.reports.ratio.progress import Progress, Standing, progress
 from dlbench.reports.results.number_text import times
-from dlbench.reports.results.record import RELEASED, Record
+from dlbench.reports.results.record import Record
 from dlbench.reports.results.statistics import geometric_mean, mean_of_pairs, ratio, summarise
 
 DATES = {
@@ -40,7 +39,7 @@ def launches(
 ) -> list[Record]:
     """Launches of these seconds, or three about them, of a version of a framework."""
     software = {"version": version} if version else {}
-    software |= {RELEASED: uploaded} if uploaded else {}
+    software |= {"released": uploaded} if uploaded else {}
     build = {
         "framework": framework,
         "adapter": adapter or {"torch": "pytorch"}.get(framework, framework),
@@ -230,7 +229,7 @@ def test_null_computes_nothing_and_is_no_progress() -> None:
 
 
 def test_a_row_without_settings_stands_among_those_as_installed_too() -> None:
-    old = make.changed(OLD, software={**OLD[0].outcome.software, TUNABLE: []})
+    old = make.changed(OLD, software={**OLD[0].outcome.software, "tunable": []})
     new = launches(0.9, "torch", "2.13.0", tuning=INSTALLED)
     rankings = progress_of([*old, *NEW, *new]).rankings
     assert {ranking[0].place.cell.tuning: names(ranking) for ranking in rankings} == {

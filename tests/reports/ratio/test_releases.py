@@ -21,7 +21,7 @@ from dlbench.adapters.networks import digest, specification
 from dlbench.adapters.protocol import Status
 from dlbench.reports.ratio.releases import REPORT, Releases, headline, largest_undecided, releases
 from dlbench.reports.report import ReportOptions
-from dlbench.reports.results.record import RELEASED, RELEASES, Record
+from dlbench.reports.results.record import RELEASES, Record
 from dlbench.reports.results.statistics import ratio
 
 FORMATS = exporters("releases")
@@ -35,7 +35,7 @@ def launches(
         "version": version,
         "numpy": (packages or {}).get("numpy", "2.0.0"),
         "distributions": {"jax": version, "jaxlib": version, "numpy": "2.0.0", **(packages or {})},
-        RELEASED: "2024-05-06",
+        "released": "2024-05-06",
     }
     of_cell = {
         "framework": f"jax-{version}",

@@ -33,7 +33,7 @@ NAMES = ("alpha", "beta", "gamma")
 def record(seconds, names, **changes):
     """Return a record whose row has settings of these names."""
     (made,) = make.changed(
-        [make.record([seconds] * 3, **changes)], software={tuning.TUNABLE: list(names)}
+        [make.record([seconds] * 3, **changes)], software={"tunable": list(names)}
     )
     return made
 

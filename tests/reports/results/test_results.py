@@ -13,7 +13,6 @@ from kept_stores import empty_store
 from properties import examples
 
 from dlbench.adapters.protocol import INSTALLED, Cell, Status
-from dlbench.adapters.tuning import TUNABLE
 from dlbench.hardware_probe import Ceilings, probe
 from dlbench.reports.results.errors import StoreError
 from dlbench.reports.results.matrix import build_matrix
@@ -223,7 +222,7 @@ def test_several_stores_are_read_as_one(tmp_path: Path) -> None:
 
 
 def with_settings(record: Record, *names: str) -> Record:
-    software = {**record.outcome.software, TUNABLE: list(names)}
+    software = {**record.outcome.software, "tunable": list(names)}
     return replace(record, outcome=record.outcome._replace(software=software))
 
 

@@ -9,7 +9,6 @@ from processes import plan_of, records_in, run_command
 
 from dlbench.adapters.protocol import Status, ThreadEvidence
 from dlbench.reports.results.outcome import Outcome
-from dlbench.reports.results.record import SAMPLES_OF_INSTANCES
 from dlbench.suites.errors import UsageError
 from dlbench.suites.run.instances import together
 
@@ -36,7 +35,7 @@ def test_only_the_time_that_all_share_counts():
     joint = together([quick, slow])
     assert joint.timed_between == [0.05, 0.07]
     assert len(joint.samples_ns) == 2
-    assert len(joint.software[SAMPLES_OF_INSTANCES][1]) == 20
+    assert len(joint.software["samples_ns_of_instances"][1]) == 20
 
 
 def test_threads_and_memory_are_those_of_all_and_a_failure_is_that_of_one():
@@ -87,11 +86,11 @@ def test_two_processes_run_at_once_on_cpus_of_their_own(tmp_path):
     assert two.outcome.status is Status.OK, two.outcome.reason
     assert len(two.outcome.cpus) == 2
     assert two.outcome.threads.requested == 2
-    assert len(two.outcome.software[SAMPLES_OF_INSTANCES]) == 2
+    assert len(two.outcome.software["samples_ns_of_instances"]) == 2
     # They were timed at the same time, and together take less for a step than each.
     begin, end = two.outcome.timed_between
     assert begin < end
     assert max(two.outcome.step_seconds()) < 1e-9 * max(
-        map(max, two.outcome.software[SAMPLES_OF_INSTANCES])
+        map(max, two.outcome.software["samples_ns_of_instances"])
     )
-    assert one.outcome.software.get(SAMPLES_OF_INSTANCES) is None
+    assert one.outcome.software.get("samples_ns_of_instances") is None

@@ -10,7 +10,6 @@ import factory_of_records as make
 import pytest
 from processes import plan_of
 
-from dlbench.adapters.tuning import TUNABLE
 from dlbench.reports.results.storage.store import Store
 from dlbench.suites.environments import digests, environment
 from dlbench.suites.errors import UsageError
@@ -155,7 +154,7 @@ def test_a_run_is_not_resumed_with_another_build_or_other_settings_than_it_was_b
 
     def check(environment, names):
         record = make.record(run=run.id, environment=environment, **plan.cells[0]._asdict())
-        software = {**record.outcome.software, TUNABLE: names}
+        software = {**record.outcome.software, "tunable": names}
         resume.check_same_builds(
             plan, [replace(record, outcome=record.outcome._replace(software=software))]
         )
