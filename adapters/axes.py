@@ -97,7 +97,10 @@ def project(cell: Cell, names: Iterable[str]) -> Cell:
 
 
 def without(cell: Cell, *names: str) -> Cell:
-    """Return the cell without these axes: the same for cells that differ in them only."""
+    """Return the cell without these axes, and without the adapter's folder.
+
+    It is the same for cells that differ in them only.
+    """
     return project(cell, [name for name in NAMES if name not in names])
 
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import Column, axis_columns, host_columns, table
 from dlbench.reports.curve import pictures
@@ -70,17 +69,16 @@ class Latencies(NamedTuple):
 def latencies(source: Source) -> Latencies:
     """Return the latencies of the cells of inference that have a number."""
     matrix = source.matrix()
-    calls: dict[tuple[str, object], list[float]] = {}
+    calls: dict[Place, list[float]] = {}
     for record in last_attempts(source.results().records):
         outcome = record.outcome
         if record.cell.infers and outcome.gives_a_number():
-            key = (record.machine, axes.without(record.cell))
-            calls.setdefault(key, []).extend(calls_of(outcome))
+            calls.setdefault(record.place, []).extend(calls_of(outcome))
     rows = []
     timed = [cell for cell in matrix.cells.values() if cell.cell.infers and cell.timed is not None]
     for rivals in grouped(timed, lambda cell: (cell.machine, cell.group, cell.column)).values():
         for cell in rivals:
-            seconds = calls.get((cell.machine, axes.without(cell.cell)), [])
+            seconds = calls.get(cell.place, [])
             rows.append(Latency(cell, len(seconds), _curve(seconds), _best(cell, rivals)))
     return Latencies(matrix, tuple(rows))
 

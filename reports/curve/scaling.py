@@ -162,12 +162,8 @@ def trainings(records: Iterable[Record]) -> dict[Place, Training]:
     """
     good = [record for record in last_attempts(records) if record.outcome.status is Status.OK]
     good.sort(key=lambda record: record.started)
-    by_place = grouped(good, _place)
+    by_place = grouped(good, lambda record: record.place)
     return {place: _training(records_of_cell) for place, records_of_cell in by_place.items()}
-
-
-def _place(record: Record) -> Place:
-    return Place(record.machine, axes.project(record.cell, axes.NAMES))
 
 
 def _training(records: list[Record]) -> Training:

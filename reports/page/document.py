@@ -11,6 +11,7 @@ from dlbench.reports.history.nights import Series
 from dlbench.reports.report import Source
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.disturbance import disturbed
+from dlbench.reports.results.keys import Place
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.record import BASELINE, Record, last_attempts
 from dlbench.reports.results.results import Results
@@ -52,16 +53,15 @@ class Document:
 
     def launches_of(self, cell: CellResult) -> list[Launch]:
         """Return the launches behind a cell's number, the repeated ones too, the oldest first."""
-        return self.launches.get((cell.machine, cell.cell), [])
+        return self.launches.get(cell.place, [])
 
     @cached_property
-    def launches(self) -> dict[tuple[str, Cell], list[Launch]]:
+    def launches(self) -> dict[Place, list[Launch]]:
         """The launches of each cell by machine and cell."""
         counting = {id(record) for record in last_attempts(self.results.records)}
-        launches: dict[tuple[str, Cell], list[Launch]] = {}
+        launches: dict[Place, list[Launch]] = {}
         for record in sorted(self.results.records, key=lambda record: record.started):
-            key = record.machine, record.cell._replace(adapter="")
-            cell = self.matrix.cells.get(key)  # type: ignore[call-overload]
+            cell = self.matrix.cells.get(record.place)
             if cell is None or record.side == BASELINE:
                 continue
             if cell.environment not in ("", record.environment):
@@ -69,7 +69,7 @@ class Document:
             if self.source.options.all_runs or record.run == cell.run:
                 was_disturbed = disturbed(record, self.results.hosts.get(record.machine))
                 launch = Launch(record, id(record) in counting, was_disturbed)
-                launches.setdefault(key, []).append(launch)
+                launches.setdefault(record.place, []).append(launch)
         return launches
 
     def all_launches(self) -> list[Launch]:

@@ -147,8 +147,7 @@ def containers(matrix: Matrix, records: Iterable[Record]) -> Containers:
     """Compare default thread counts under a quota with the best count under the same quota."""
     settings: dict[Place, str] = {}
     for record in records:
-        place = Place(record.machine, axes.project(record.cell, axes.NAMES))
-        settings[place] = str(record.outcome.facts.thread_setting or "")
+        settings[record.place] = str(record.outcome.facts.thread_setting or "")
     best_threads = {curve.place: curve.findings.best_threads for curve in threads(matrix).curves}
     defaults = [
         _compare(cell, matrix, best_threads, settings)

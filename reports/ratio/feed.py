@@ -392,7 +392,7 @@ def _columns(analysis: Feeds) -> tuple[Column[Feeding], ...]:
 
     def seconds(feeding: Feeding) -> Entry:
         cell = feeding.cell
-        is_best = Place(cell.machine, cell.cell) in best_splits
+        is_best = cell.place in best_splits
         return entry(cell, QUANTITIES["seconds"], common)._replace(best=is_best, interval="")
 
     return (

@@ -159,7 +159,7 @@ def _launch_samples(kind: Kind, node_of_run: Node, records: list[Record]) -> Ite
         else:
             node.launches += 1
             node.disturbed += disturbed(record, kind.host)
-            benchmark = record.cell._replace(adapter="")
+            benchmark = record.place.cell
             steps = record.outcome.step_seconds()
             yield benchmark, record.environment, node.name, steps, record.started.isoformat()
 

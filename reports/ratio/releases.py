@@ -143,8 +143,8 @@ def releases(
         records, key=lambda record: (record.outcome.status is Status.OK, record.started)
     )
     for record in by_age:
-        newest[_place(record)] = record
-    launches = grouped(records, lambda record: (record.run, _place(record)))
+        newest[record.place] = record
+    launches = grouped(records, lambda record: (record.run, record.place))
     losses = {key: first_losses(records_of_cell) for key, records_of_cell in launches.items()}
     runs_of_releases = [run for run in runs if run.purpose == RELEASES]
     points: list[Point] = []
@@ -154,7 +154,7 @@ def releases(
     operators = {}
     for run_id, profiles_of_run in grouped(profiles, lambda profile: profile.run).items():
         for difference in step_differences(profiles_of_run):
-            operators[run_id, axes.project(difference.cell, axes.NAMES)] = difference
+            operators[run_id, axes.without(difference.cell)] = difference
     points = [
         replace(point, operators=operators.get((point.cell.run, point.cell.cell)))
         for point in points
@@ -162,10 +162,6 @@ def releases(
     judged = iter(with_verdicts([point.pair for point in points if point.pair]))
     rows = [replace(point, pair=next(judged)) if point.pair else point for point in points]
     return Compared(matrix, tuple(rows))
-
-
-def _place(record: Record) -> Place:
-    return Place(record.machine, axes.project(record.cell, axes.NAMES))
 
 
 def _cells_by_series(matrix: Matrix, run: Run) -> list[list[CellResult]]:
@@ -185,7 +181,7 @@ def _points(
 ) -> list[Point]:
     """Return the releases of a series, each compared with the one before it."""
     names, framework = names_of([cell.row.framework for cell in cells])
-    newest = [records.get(_place_of_cell(cell)) for cell in cells]
+    newest = [records.get(cell.place) for cell in cells]
     series = _series_name(cells[0], framework, newest)
     points: list[Point] = []
     timed: list[tuple[Point, Record | None]] = []
@@ -205,18 +201,14 @@ def _points(
                 to_first=to_first.ratio if to_first else None,
                 also_changed=changed,
                 loss_difference=loss_difference(
-                    losses.get((before.cell.run, _place_of_cell(before.cell))),
-                    losses.get((cell.run, _place_of_cell(cell))),
+                    losses.get((before.cell.run, before.cell.place)),
+                    losses.get((cell.run, cell.place)),
                 ),
             )
         if cell.timed is not None:
             timed.append((point, record))
         points.append(point)
     return points
-
-
-def _place_of_cell(cell: CellResult) -> Place:
-    return Place(cell.machine, cell.cell)
 
 
 def _series_name(first: CellResult, framework: str, records: Iterable[Record | None]) -> str:

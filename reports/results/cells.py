@@ -95,6 +95,11 @@ class CellResult:
     """Against the mode of its framework whose first step ends first; None for that one."""
 
     @property
+    def place(self) -> Place:
+        """Its cell on its machine."""
+        return Place(self.machine, self.cell)
+
+    @property
     def group(self) -> Cell:
         """The axes of its work."""
         return group_of(self.cell)
@@ -161,7 +166,7 @@ def make_cell(
     status, reason = _status(records)
     result = CellResult(
         machine=newest.machine,
-        cell=axes.project(newest.cell, axes.NAMES),
+        cell=axes.without(newest.cell),
         status=status,
         reason=reason,
         run=newest.run,

@@ -24,7 +24,10 @@ def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Ro
 
 
 class Place(NamedTuple):
-    """A cell on a machine, or the axes that several of its cells share, such as a column."""
+    """A cell on a machine, or the axes that several of its cells share, such as a column.
+
+    The adapter's folder is no axis: a place has none.
+    """
 
     machine: str
     cell: Cell

@@ -157,13 +157,13 @@ def _with_ratios_in_turns(
     machine_of_run = {record.run: record.machine for record in records}
     groups: dict[tuple[str, str], dict[Place, float]] = {}
     for (run, group, cell), seconds in turns.items():
-        place = Place(machine_of_run[run], axes.project(cell, axes.NAMES))
+        place = Place(machine_of_run[run], axes.without(cell))
         groups.setdefault((run, group), {})[place] = seconds
     related = list(cells)
     works = [(cell.machine, cell.group) for cell in cells]
     for indices in grouped(range(len(cells)), works.__getitem__).values():
         timed = [index for index in indices if cells[index].seconds is not None]
-        number_at = {_place_of(cells[index]): number for number, index in enumerate(timed)}
+        number_at = {cells[index].place: number for number, index in enumerate(timed)}
         times_of_groups = []
         for times_by_place in groups.values():
             places = [place for place in times_by_place if place in number_at]
@@ -177,10 +177,6 @@ def _with_ratios_in_turns(
             seconds_in_turns = replace(seconds_alone, relative=ratios, number=number)
             related[index] = replace(cells[index], seconds=seconds_in_turns)
     return related
-
-
-def _place_of(cell: CellResult) -> Place:
-    return Place(cell.machine, cell.cell)
 
 
 def _with_common_spread(cells: Sequence[CellResult]) -> list[CellResult]:
@@ -334,7 +330,7 @@ def assemble(
     cells: Iterable[CellResult], hosts: Mapping[str, Host], notes: Iterable[str] = ()
 ) -> Matrix:
     """Put cells side by side in a settled order, and mark the best of each column and group."""
-    by_place = {_place_of(cell): cell for cell in cells}
+    by_place = {cell.place: cell for cell in cells}
     all_hosts = dict(hosts)
     for place in by_place:
         all_hosts.setdefault(place.machine, Host(place.machine, place.machine[:12]))
@@ -357,7 +353,7 @@ def assemble(
         for column in columns:
             places = [_place(group, row, column) for row in rows[group]]
             peers = _compare_peers([ordered[place] for place in places if place in ordered])
-            ordered |= {_place_of(cell): cell for cell in peers}
+            ordered |= {cell.place: cell for cell in peers}
     used = {column.machine for column in columns}
     return Matrix(
         {name: host for name, host in all_hosts.items() if name in used},

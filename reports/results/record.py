@@ -14,11 +14,13 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WrapValidator
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Protocol, to_dict
 from dlbench.hardware_probe.doctor import Finding
 from dlbench.hardware_probe.files import JsonRecord
 from dlbench.reports.results.errors import RecordError
 from dlbench.reports.results.hosts import Node
+from dlbench.reports.results.keys import Place
 from dlbench.reports.results.networks import read_network
 from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.safe_text import one_line
@@ -234,6 +236,11 @@ class Record(Kept):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "started", _utc(self.started))
+
+    @property
+    def place(self) -> Place:
+        """Its cell on its machine, as a matrix has them."""
+        return Place(self.machine, axes.without(self.cell))
 
 
 def last_attempts(records: Iterable[Record]) -> list[Record]:

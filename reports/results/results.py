@@ -14,6 +14,7 @@ from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
 from dlbench.hardware_probe import Ceilings
 from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.hosts import Host, read_host
+from dlbench.reports.results.keys import Place
 from dlbench.reports.results.record import Record, Run
 from dlbench.reports.results.selection import Selection, names_meant
 from dlbench.reports.results.storage.store import Newest, Store
@@ -315,9 +316,7 @@ class Narrowing:
         taken = []
         for record in results.records:
             as_installed = record.cell._replace(tuning=INSTALLED)
-            if narrowing.has(record.cell) or (
-                record_place(record) in both and narrowing.has(as_installed)
-            ):
+            if narrowing.has(record.cell) or (record.place in both and narrowing.has(as_installed)):
                 taken.append(record)
         return replace(results, records=tuple(taken))
 
@@ -377,12 +376,7 @@ def run_named(word: str, runs: Sequence[Run]) -> str:
     return ids[0]
 
 
-def record_place(record: Record) -> tuple[str, Cell]:
-    """Return machine and cell, without the folder of its adapter."""
-    return record.machine, record.cell._replace(adapter="")
-
-
-def untunable(records: Iterable[Record]) -> frozenset[tuple[str, Cell]]:
+def untunable(records: Iterable[Record]) -> frozenset[Place]:
     """Return the places whose row has no setting: one cell, called tuned, is as installed too.
 
     Older records lack the list; their run shows it if it measured other cells as installed.
@@ -393,15 +387,15 @@ def untunable(records: Iterable[Record]) -> frozenset[tuple[str, Cell]]:
     with_settings = set()
     for record in records:
         if record.cell.tuning == INSTALLED:
-            machine, cell = record_place(record)
-            with_settings.add((machine, cell._replace(tuning=TUNED)))  # it has two, then
+            tuned = record.cell._replace(tuning=TUNED)
+            with_settings.add(Place(record.machine, axes.without(tuned)))  # it has two, then
         if record.cell.tuning != TUNED or not record.outcome.software:
             continue
         tunable = record.outcome.facts.tunable
         if tunable:
-            with_settings.add(record_place(record))
+            with_settings.add(record.place)
         elif tunable is not None or record.run in runs:
-            without_settings.add(record_place(record))
+            without_settings.add(record.place)
     return frozenset(without_settings - with_settings)
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import pydantic
 import pydantic.dataclasses
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.compare.report import gate_outcome, headline
 from dlbench.reports.formats.markup import escaped
@@ -125,7 +126,7 @@ def _histories(targets: list[str], narrowing: Narrowing) -> dict[tuple[str, Cell
 
 
 def _machine_and_cell(series: Series) -> tuple[str, Cell]:
-    return series.machine, series.cell._replace(adapter="")
+    return series.machine, axes.without(series.cell)
 
 
 MARKER = "site.json"

@@ -302,9 +302,7 @@ def _profile(
     for point in slower:
         assert point.before is not None
         before = source_by_row[row_by_name[point.before]]
-        cell = next(
-            cell for cell in plan.cells if axes.project(cell, axes.NAMES) == point.cell.cell
-        )
+        cell = next(cell for cell in plan.cells if axes.without(cell) == point.cell.cell)
         both = {BASELINE: {cell.framework: before}, CANDIDATE: source_by_row}
         profiling.profile_cells(
             plan, run, (Side(BASELINE), Side(CANDIDATE)), both, machine, [cell], store

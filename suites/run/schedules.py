@@ -35,6 +35,7 @@ from statistics import median
 import numpy as np
 import numpy.typing as npt
 
+from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Protocol, Status
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.comparison import (
@@ -546,7 +547,7 @@ class ContestSchedule(Schedule):
         grouping: Grouping | None = None,
     ) -> None:
         able = grouping.cells if grouping is not None else frozenset[Cell]()
-        self._in_turns = frozenset(cell._replace(adapter="") for cell in able)
+        self._in_turns = frozenset(axes.without(cell) for cell in able)
         # The cells of a group show together how launches deviate, so that two of each are enough
         # for a first look.
         fewest = max(plan.launches, 2) if self._in_turns else max(plan.launches, ENOUGH_LAUNCHES)
@@ -561,7 +562,7 @@ class ContestSchedule(Schedule):
 
     def _needed(self, cell: Cell, counting: list[Record]) -> int:
         needed = super()._needed(cell, counting)
-        if cell._replace(adapter="") not in self._contenders:
+        if axes.without(cell) not in self._contenders:
             return needed
         made = sum(record.launch in self._blocks for record in counting)
         return max(needed, len(self._blocks) - made)
@@ -601,7 +602,7 @@ class ContestSchedule(Schedule):
         """Return the launches of a block, first those of the comparisons easiest to decide."""
 
         def difficulty(group: Group) -> tuple[bool, int]:
-            return self._contenders.get(group[0].cell._replace(adapter=""), (False, 0))
+            return self._contenders.get(axes.without(group[0].cell), (False, 0))
 
         return sorted(super().wanted(block, seconds_left), key=difficulty)
 
