@@ -273,6 +273,7 @@ class JudgedLaunch:
     telemetry: dict[str, Any] | None = None
     """Samples of its GPU."""
     facts: HostFacts = field(default_factory=HostFacts)
+    """Facts of its settings, data and GPUs."""
 
 
 def judged(
