@@ -12,12 +12,16 @@ comparison both sides' launches): its id, the beginning of that, ``latest`` or `
 arguments select values of axes as the command line does: names with commas between them, patterns
 too (``network="lstm*"``). A name counts before a pattern and before a list
 (``network="tests/test_a.py::test_c[1,2]"``).
+
+The columns that identify a row and its seconds come first, and those that a notebook may hide are
+in the middle. `DataFrame.attrs` has ``runs`` (ids), ``machines`` (names by fingerprint) and
+``units`` (by column). Raw samples are in the store alone.
 """
 
 import math
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dlbench.adapters import axes
@@ -28,7 +32,7 @@ from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.flags import record_flags
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import axis_value
-from dlbench.reports.results.matrix import build_matrix
+from dlbench.reports.results.matrix import Matrix, build_matrix
 from dlbench.reports.results.memory_evidence import faults_per_step, share_of_step
 from dlbench.reports.results.naming import variables_in_a_field
 from dlbench.reports.results.quantities import cpu_joules
@@ -55,22 +59,30 @@ def launches(
 ) -> "pd.DataFrame":
     """Return one row for each launch that counts, in the order of their start.
 
-    Columns: ``machine`` (fingerprint), ``machine_name``, every axis of a cell (``network``,
-    ``framework``, ``threads``, ...), ``run``, ``suite``, ``environment``, ``variables`` (given by
-    --env: "A=1 B=2"), ``side`` and ``stage`` (of a comparison), ``block`` (index of the launch,
-    from 0), ``group`` (that of the launches which took turns with it; empty: none did) and
-    ``rounds`` (in which they did), ``attempt``, ``started`` (UTC), ``status``, ``reason``;
-    ``seconds`` (median seconds of a step), ``steps`` (timed ones), ``import_seconds``,
-    ``prepare_seconds``, ``first_step_seconds`` (compilation included), ``wall_seconds`` (of the
-    whole launch), ``peak_memory_bytes``, ``cpu_joules`` (of a step, by the CPU packages),
-    ``faults`` (minor page faults of a step) and ``faults_share`` (of its seconds, at most);
-    ``flags`` (names, with spaces between), ``parity`` (agrees, disagrees or unchecked),
-    ``loss_error`` and ``update_error`` (relative); ``wanting_threads`` (threads running or waiting
-    for a CPU, on average), ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second) and
-    ``contended``. Missing values are NaN, NaT or None. Raises StoreError and ReportError.
-    """
-    import pandas as pd
+    Columns, in their order:
 
+    - ``network``, ``framework``, ``mode``, ``device``, ``threads``, ``batch_size``; ``seconds``
+      (median of a step), ``status``, ``side`` (of a comparison), ``started`` (UTC);
+    - ``reason``, ``steps`` (timed ones), ``import_seconds``, ``prepare_seconds``,
+      ``first_step_seconds`` (compilation included), ``wall_seconds`` (of the whole launch),
+      ``peak_memory_bytes``, ``cpu_joules`` (of a step, by the CPU packages), ``faults`` (minor page
+      faults of a step) and ``faults_share`` (of its seconds, at most); ``flags`` (names, with
+      spaces between), ``parity`` (agrees, disagrees or unchecked), ``loss_error`` and
+      ``update_error`` (relative); ``wanting_threads`` (threads running or waiting for a CPU, on
+      average), ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second), ``contended``;
+    - the other axes of a cell, ``stage`` (of a comparison), ``block`` (index of the launch, from
+      0), ``group`` (that of the launches which took turns with it; empty: none did), ``rounds`` (in
+      which they did), ``attempt``;
+    - ``machine`` (fingerprint), ``machine_name``, ``run``, ``suite``, ``environment``,
+      ``variables`` (given by --env: "A=1 B=2").
+
+    Missing values are NaN, NaT or None. Raises StoreError and ReportError.
+
+    Example:
+        >>> launches = dlbench.launches("dlbench.sqlite", framework="torch")
+        >>> list(launches.columns[:7])
+        ['network', 'framework', 'mode', 'device', 'threads', 'batch_size', 'seconds']
+    """
     results = _read(
         store,
         values_of_axes,
@@ -80,11 +92,18 @@ def launches(
         newest=run is None,
         all_runs=all_runs,
     )
+    return launches_of(results)
+
+
+def launches_of(results: Results) -> "pd.DataFrame":
+    """Return the launches of these results as `launches` does."""
+    import pandas as pd
+
     records = sorted(last_attempts(results.records), key=lambda record: record.started)
     rows = [_launch(record, results.hosts.get(record.machine)) for record in records]
     frame = pd.DataFrame(rows, columns=list(LAUNCHES))
     frame["started"] = pd.to_datetime(frame["started"], utc=True)
-    return _whole_batch_sizes(frame)
+    return _finished(frame, results.hosts)
 
 
 def cells(
@@ -99,24 +118,39 @@ def cells(
 
     A cell without a number has the reason.
 
-    Columns: ``machine`` (fingerprint), ``machine_name``, every axis of a cell, ``status``,
-    ``reason``; ``seconds`` per mini-batch with ``low`` and ``high`` (95 % interval), ``method`` (of
-    the interval), ``launches``, ``steps``; ``items_per_second``, ``gflops`` (10^9 floating-point
-    operations per second), ``ceiling_fraction`` (of the measured ceiling), ``best`` (the fastest of
-    its column, or not distinguishable from it), ``parity``, ``flags`` (names, with spaces between),
-    ``first_step_seconds``, ``start_seconds`` (import, building and first step),
-    ``peak_memory_bytes``, ``cpu_joules`` (of a step, by the CPU packages), ``break_even_steps``
-    (against the mode of its framework that starts first; infinite where it never makes up for its
-    start), ``run``, ``environment``, ``variables`` (given by --env) and ``interpreter``. These are
-    the values of `dlbench report matrix --json`. Raises StoreError and ReportError.
-    """
-    import pandas as pd
+    Columns, in their order:
 
+    - ``network``, ``framework``, ``mode``, ``device``, ``threads``, ``batch_size``; ``seconds`` per
+      mini-batch with ``low`` and ``high`` (95 % interval), ``launches``;
+    - ``status``, ``reason``, ``best`` (the fastest of its column, or not distinguishable from it),
+      ``method`` (of the interval), ``steps`` (timed ones), ``items_per_second``, ``gflops`` (10^9
+      floating-point operations per second), ``ceiling_fraction`` (of the measured ceiling),
+      ``parity``, ``flags`` (names, with spaces between), ``first_step_seconds``, ``start_seconds``
+      (import, building and first step), ``peak_memory_bytes``, ``cpu_joules`` (of a step, by the
+      CPU packages), ``break_even_steps`` (against the mode of its framework that starts first;
+      infinite where it never makes up for its start);
+    - the other axes of a cell; ``machine`` (fingerprint), ``machine_name``, ``run``,
+      ``environment``, ``variables`` (given by --env) and ``interpreter``.
+
+    These are the values of `dlbench report matrix --json`. Raises StoreError and ReportError.
+
+    Example:
+        >>> cells = dlbench.cells("dlbench.sqlite", network="fcn5")
+        >>> cells.attrs["units"]["seconds"]
+        's'
+    """
     results = _read(
         store, values_of_axes, run=run, suite=suite, machine=machine, newest=True, all_runs=all_runs
     )
-    rows = [_cell_row(cell) for cell in matrix_cells(build_matrix(results))]
-    return _whole_batch_sizes(pd.DataFrame(rows, columns=list(CELLS)))
+    return cells_of(build_matrix(results))
+
+
+def cells_of(matrix: Matrix) -> "pd.DataFrame":
+    """Return the cells of a matrix as `cells` does."""
+    import pandas as pd
+
+    rows = [_cell_row(cell) for cell in matrix_cells(matrix)]
+    return _finished(pd.DataFrame(rows, columns=list(CELLS)), matrix.hosts)
 
 
 def _cell_row(cell: dict[str, Any]) -> dict[str, Any]:
@@ -144,32 +178,46 @@ def _cell_row(cell: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def _whole_batch_sizes(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return a table whose mini-batch sizes are whole numbers even if some are unknown."""
+def _finished(frame: "pd.DataFrame", hosts: Mapping[str, Host]) -> "pd.DataFrame":
+    """Return a table with its attributes, and with whole mini-batch sizes even if some are unknown.
+
+    ``hosts`` are the machines by fingerprint.
+    """
     # pandas' usual integers cannot be missing: 8 would become 8.0.
     if frame["batch_size"].isna().any():
         frame["batch_size"] = frame["batch_size"].astype("Int64")
+    frame.attrs = {
+        "runs": sorted(set(frame["run"])),
+        "machines": {machine: hosts[machine].name for machine in hosts},
+        "units": {name: unit for name, unit in UNITS.items() if name in frame.columns},
+    }
     return frame
 
 
+_FIRST = ("network", "framework", "mode", "device", "threads", "batch_size")
+_OTHER_AXES = tuple(name for name in axes.NAMES if name not in _FIRST)
+UNITS = {
+    "seconds": "s",
+    "low": "s",
+    "high": "s",
+    "import_seconds": "s",
+    "prepare_seconds": "s",
+    "first_step_seconds": "s",
+    "start_seconds": "s",
+    "wall_seconds": "s",
+    "items_per_second": "examples/s",
+    "gflops": "GFLOP/s",
+    "peak_memory_bytes": "bytes",
+    "cpu_joules": "J",
+}
+"""Units by column. Columns without one are counts, shares, ratios or words."""
 LAUNCHES = (
-    "machine",
-    "machine_name",
-    *axes.NAMES,
-    "run",
-    "suite",
-    "environment",
-    "variables",
-    "side",
-    "stage",
-    "block",
-    "group",
-    "rounds",
-    "attempt",
-    "started",
-    "status",
-    "reason",
+    *_FIRST,
     "seconds",
+    "status",
+    "side",
+    "started",
+    "reason",
     "steps",
     "import_seconds",
     "prepare_seconds",
@@ -187,23 +235,33 @@ LAUNCHES = (
     "cpu_per_wall",
     "waiting_per_wall",
     "contended",
-)
-CELLS = (
+    *_OTHER_AXES,
+    "stage",
+    "block",
+    "group",
+    "rounds",
+    "attempt",
     "machine",
     "machine_name",
-    *axes.NAMES,
-    "status",
-    "reason",
+    "run",
+    "suite",
+    "environment",
+    "variables",
+)
+CELLS = (
+    *_FIRST,
     "seconds",
     "low",
     "high",
-    "method",
     "launches",
+    "status",
+    "reason",
+    "best",
+    "method",
     "steps",
     "items_per_second",
     "gflops",
     "ceiling_fraction",
-    "best",
     "parity",
     "flags",
     "first_step_seconds",
@@ -211,6 +269,9 @@ CELLS = (
     "peak_memory_bytes",
     "cpu_joules",
     "break_even_steps",
+    *_OTHER_AXES,
+    "machine",
+    "machine_name",
     "run",
     "environment",
     "variables",

@@ -26,7 +26,7 @@ from dlbench.reports.results.storage import delivery
 from dlbench.reports.results.storage.store import Store
 from dlbench.reports.results.verdict import DEFAULT, Rule, Verdict
 
-from ..display.screen import resume_command, say
+from ..display.screen import command_words, resume_command, say
 from ..environments import commits, releases
 from ..environments.environment import Source, external_source
 from ..errors import (
@@ -278,7 +278,7 @@ def _measure(
     ) as store:
         run, schedule = run_plan(plan, machine, store, profile, budget_seconds=seconds)
         assert isinstance(schedule, BisectionSchedule)
-        command = rerun_command(sys.argv[1:], run.seed)
+        command = rerun_command(command_words(), run.seed)
         bisection = schedule.result(plan_of_cell.cells[0], command)
         found_by_time = (
             bisection.outcome is BisectionOutcome.FOUND and bisection.ends.quantity == TIME

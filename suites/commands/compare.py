@@ -3,7 +3,6 @@
 import os.path
 import re
 import shlex
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +29,7 @@ from dlbench.reports.results.storage.store import Store
 from dlbench.reports.results.verdict import DEFAULT, Rule, Verdict, fewest_pairs, rule_of
 
 from ..display.numbers import in_words
-from ..display.screen import resume_command, say
+from ..display.screen import command_words, resume_command, say
 from ..errors import (
     GATE_BROKEN,
     GATE_DIFFERENT,
@@ -185,6 +184,15 @@ class TwoSidesOptions(_MeasuringOptions):
     as_json: Annotated[bool, options.JSON] = False
 
 
+class MeasuredSides(NamedTuple):
+    """Two sides that were measured now."""
+
+    run: Run
+    comparison: Comparison
+    pairs_left: int
+    """About how many pairs the budget left out."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(TwoSidesOptions):
     """The options of `dlbench compare`."""
@@ -262,9 +270,12 @@ def compare_command(given: CompareOptions) -> None:
     """
     form = report_format(given.form, given.as_json, given.write)
     is_lenient(given.undecided)  # a wrong word is refused before anything is measured
-    if not given.now:
-        _check_stored(given)
-        show_and_exit(_compare_stored(given), form, given)
+    comparison = measure_comparison(given).comparison if given.now else compare_stored(given)
+    show_and_exit(comparison, form, given)
+
+
+def measure_comparison(given: CompareOptions) -> MeasuredSides:
+    """Measure both sides now, and return their comparison. Raises UsageError."""
     word = given.first or given.second
     if word:
         advice = "Leave it out"
@@ -287,7 +298,7 @@ def compare_command(given: CompareOptions) -> None:
         say(f"{span} pairs per cell{why}; {more}")
         return comparison_rule(host, cells, fewest, most, width, rule)
 
-    show_and_exit(measure(given, "compare", given.suite_name or "quick", pairs), form, given)
+    return measure(given, "compare", given.suite_name or "quick", pairs)
 
 
 def _check_stored(given: CompareOptions) -> None:
@@ -451,7 +462,7 @@ def measure(
     suite: str,
     pairs: Callable[[Host, int, Rule], PairRule],
     baseline: Sequence[str] = (),
-) -> Comparison:
+) -> MeasuredSides:
     """Measure both sides of a suite's cells, and return their comparison.
 
     ``pairs`` returns the rule by which interleaved pairs are launched. Raises UsageError.
@@ -513,7 +524,8 @@ def measure(
             profiling.profile_cells(plan, run, pair, prepared, machine, slower, store)
             comparison = report_of(store, run, rule)
         say(_pairs_line(store, run, comparison))
-        return replace(comparison, command=rerun_command(sys.argv[1:], run.seed))
+    command = rerun_command(command_words(), run.seed)
+    return MeasuredSides(run, replace(comparison, command=command), left // 2)
 
 
 def _cells_in_turns(plan: Plan, grouping: Grouping) -> str:
@@ -640,12 +652,13 @@ class _StoredRun(NamedTuple):
         return f"{name}, {self.run.started:%Y-%m-%d %H:%M} UTC"
 
 
-def _compare_stored(given: CompareOptions) -> Comparison:
+def compare_stored(given: CompareOptions) -> Comparison:
     """Return the comparison of two stored runs or, given one, of the two sides of that run.
 
     Given thresholds replace the default ones, or those of the run with two sides. Raises UsageError
     for words that name no run and for runs that cannot be compared, and StoreError.
     """
+    _check_stored(given)
     before = _find(given.first, given.store_file)
     if not given.second:
         return _compare_sides_of(before, given)

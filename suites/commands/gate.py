@@ -11,6 +11,7 @@ from ..display.screen import say
 from ..run.schedules import gate_rule
 from . import options
 from .compare import (
+    MeasuredSides,
     TwoSidesOptions,
     exit_code,
     is_lenient,
@@ -75,15 +76,20 @@ def gate_command(given: GateOptions) -> None:
         raise typer.Exit(qualify(given, given.name, given.baseline or ()))
     form = report_format(given.form, given.as_json, given.write)
     lenient = is_lenient(given.undecided)
-    comparison = measure(
+    comparison = measure_gate(given).comparison
+    show(comparison, form, given.write)
+    if form != "terminal":
+        # for the person who reads stderr while a program reads the report
+        say(gate_outcome(comparison).line)
+    raise typer.Exit(exit_code(comparison, lenient))
+
+
+def measure_gate(given: GateOptions) -> MeasuredSides:
+    """Measure both sides until each cell has a verdict, and return them. Raises UsageError."""
+    return measure(
         given,
         "gate",
         given.name,
         lambda host, cells, rule: gate_rule(host, rule),
         given.baseline or (),
     )
-    show(comparison, form, given.write)
-    if form != "terminal":
-        # for the person who reads stderr while a program reads the report
-        say(gate_outcome(comparison).line)
-    raise typer.Exit(exit_code(comparison, lenient))

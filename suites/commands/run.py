@@ -4,7 +4,7 @@ import shlex
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -29,7 +29,7 @@ from .options import AxisOptions, BuildOptions, LaunchOptions, SessionOptions, f
 
 if TYPE_CHECKING:
     from dlbench.reports.results.record import Record, Run
-    from dlbench.reports.results.storage.store import Store
+    from dlbench.reports.results.results import Results
 
     from ..run.runner import RunProfile
     from ..run.schedules import Schedule
@@ -108,9 +108,35 @@ def run_command(given: RunOptions) -> None:
     - `dlbench run threads --step train_step.py --threads 1 --trend 3m`  (does it get slower while
       it trains?)
     """
+    measured = measure_suite(given)
+    if measured is not None:
+        _show(measured, given.as_json)
+
+
+class MeasuredSuite(NamedTuple):
+    """A run of a suite that has ended, or whose budget is spent."""
+
+    plan: Plan
+    run: "Run"
+    schedule: "Schedule"
+    records: "list[Record]"
+    """All of the run."""
+    results: "Results"
+    """Those that count."""
+    store: str
+    """Its name, without a password."""
+    resume_command: str
+
+
+def measure_suite(given: RunOptions) -> MeasuredSuite | None:
+    """Measure the cells of a suite, and return the run.
+
+    None if the job of this node in a fleet has finished already. Raises UsageError,
+    FrameworkEnvironmentError and StoreError.
+    """
+    from dlbench.reports.results.results import Results
     from dlbench.reports.results.storage import delivery
 
-    from ..display.progress import precision_lines
     from ..fleet.node import fleet_node
     from ..run import groups, preparation, resume
     from ..run.runner import run_plan
@@ -134,7 +160,7 @@ def run_command(given: RunOptions) -> None:
     if earlier is not None and earlier.finished is not None:
         with delivery.opened(given.store_file, say, create=False):
             say(f"The job of this node has already finished: run {earlier.id}.")
-        return
+        return None
     unfinished = None
     if given.resume or earlier is not None:
         run_of_fleet = earlier.id if earlier is not None else None
@@ -158,9 +184,11 @@ def run_command(given: RunOptions) -> None:
             build_missing=not given.no_build,
             matrix=partial(matrix_so_far, store),
         )
-        for line in precision_lines(plan, schedule):
-            say(line)
-        _show(store, run, schedule, given.as_json, profile.resume_command)
+        records = list(store.records(run=run.id))
+        results = Results.newest([store], run.id)
+        return MeasuredSuite(
+            plan, run, schedule, records, results, store.name, profile.resume_command
+        )
 
 
 def _profile(
@@ -247,37 +275,44 @@ def resumed(
     return plan, unfinished, records
 
 
-def _show(store: "Store", run: "Run", schedule: "Schedule", as_json: bool, command: str) -> None:
+def _show(measured: MeasuredSuite, as_json: bool) -> None:
     """Print the matrix, the fastest cells, and reports to look at next."""
-    from dlbench.reports.catalogue import suggested
+    from dlbench.reports.catalogue import report, suggested
+    from dlbench.reports.formats.export import export
+    from dlbench.reports.report import ReportOptions
     from dlbench.reports.results.leaders import fastest, leads
     from dlbench.reports.results.matrix import build_matrix
-    from dlbench.reports.results.results import Results
 
-    from .report import matrix_so_far
+    from ..display.progress import precision_lines
 
-    print(matrix_so_far(store, run.id, as_json))
+    schedule = measured.schedule
+    matrix = build_matrix(measured.results)
+    for line in precision_lines(measured.plan, schedule):
+        say(line)
+    print(export(report("matrix"), matrix, ReportOptions(), "json" if as_json else "terminal"))
     if left := schedule.launches_left():
         launches = counted(left, "launch", "launches")
         say(
             f"The budget ran out with {launches} left, about {clock(schedule.seconds_left())} of "
-            f"measuring. Resume: {command}"
+            f"measuring. Resume: {measured.resume_command}"
         )
-    records = store.records(run=run.id)
     if not as_json:
-        leading = leads(fastest(build_matrix(Results.newest([store], run.id))))
+        leading = leads(fastest(matrix))
         if leading:
             show("Fastest, and how many times as long the others take (95 % intervals):")
             for line in leading:
                 show(f"  {line}")
             show("")
         # Reports that these records can fill.
-        suggestions = {f"report {report.name}": report.suggestion for report in suggested(records)}
+        suggestions = {
+            f"report {each.name}": each.suggestion for each in suggested(measured.records)
+        }
         suggestions["report matrix --json"] = "everything, for a script (also csv, markdown, latex)"
-        show(f"Next ({shlex.quote(program())} ... --store {shlex.quote(store.name)}):", whole=True)
+        store = shlex.quote(measured.store)
+        show(f"Next ({shlex.quote(program())} ... --store {store}):", whole=True)
         for words, suggestion in suggestions.items():
             show(f"  {words:<22}  {suggestion}", whole=True)
-    if not any(record.outcome.status is Status.OK for record in records):
+    if not any(record.outcome.status is Status.OK for record in measured.records):
         say("dlbench: no cell gave a valid number; the reasons are below the matrix.")
         raise typer.Exit(NOTHING_MEASURED)
 

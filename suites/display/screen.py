@@ -1,11 +1,13 @@
 """Output shared by the commands: lines on stderr, a status line, tables and JSON on stdout."""
 
+import contextlib
 import os
 import shlex
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Self
 
@@ -33,6 +35,25 @@ def as_called(command: str) -> str:
     return f"{shlex.quote(program())}{command.removeprefix('dlbench')}"
 
 
+_EQUIVALENT: ContextVar[tuple[str, ...] | None] = ContextVar("equivalent command", default=None)
+
+
+@contextlib.contextmanager
+def equivalent_to(words: Sequence[str]) -> Iterator[None]:
+    """Let hints name the command of these words: a call from Python has no command line."""
+    token = _EQUIVALENT.set(tuple(words))
+    try:
+        yield
+    finally:
+        _EQUIVALENT.reset(token)
+
+
+def command_words() -> list[str]:
+    """Return the words after `dlbench` of this command, or of the one that does the same."""
+    words = _EQUIVALENT.get()
+    return sys.argv[1:] if words is None else list(words)
+
+
 def resume_command() -> str:
     """Return the command that resumes this one if it ends early, ready to type.
 
@@ -40,7 +61,7 @@ def resume_command() -> str:
     """
     from dlbench.reports.results.storage import servers
 
-    words = (servers.without_password(word) for word in sys.argv[1:] if word != "--resume")
+    words = (servers.without_password(word) for word in command_words() if word != "--resume")
     return shlex.join([program(), *words, "--resume"])
 
 
