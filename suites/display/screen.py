@@ -19,6 +19,8 @@ from rich.text import Text
 
 from dlbench.reports.results.safe_text import FIELD, one_line, table_field, visible
 
+from .notebook import NotebookOutput, is_notebook
+
 
 def program() -> str:
     """Return how this command was called, for hints that can be typed as they stand."""
@@ -69,7 +71,26 @@ def resume_command() -> str:
 _REDRAW_SECONDS = 1.0
 
 out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+# In a notebook rich would make an output of each line; see `progress_shown`.
+err = Console(stderr=True, highlight=False, force_jupyter=False)
+
+
+@contextlib.contextmanager
+def progress_shown(shown: bool) -> Iterator[None]:
+    """Show the progress of a call from Python on stderr, in an output of its own in a notebook.
+
+    Without ``shown`` nothing is printed.
+    """
+    was_quiet = err.quiet
+    err.quiet = was_quiet or not shown
+    output: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+    if shown and is_notebook():
+        output = contextlib.redirect_stderr(NotebookOutput())
+    try:
+        with output:
+            yield
+    finally:
+        err.quiet = was_quiet
 
 
 def show(line: str = "", whole: bool = False) -> None:
@@ -112,16 +133,19 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 
 class StatusLine:
-    """A context manager for a status line on a terminal, which disappears at the end.
+    """A context manager for a status line that disappears at the end.
 
-    Nothing is drawn outside the context, or if the output is not a terminal.
+    Nothing is drawn outside the context, or if the output is neither a terminal nor a notebook.
     """
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self._drawn_at = 0.0
         self._live: Live | None = None
-        if console.is_terminal:
+        self._notebook: NotebookOutput | None = None
+        if isinstance(console.file, NotebookOutput):
+            self._notebook = console.file
+        elif console.is_terminal:
             self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def __enter__(self) -> Self:
@@ -135,6 +159,8 @@ class StatusLine:
     def __exit__(self, *exception: object) -> None:
         if self._live:
             self._live.stop()
+        if self._notebook:
+            self._notebook.draw("")
 
     def draw(self, line: str, at_once: bool = False) -> None:
         """Redraw the line, at most once a second unless ``at_once``.
@@ -142,10 +168,14 @@ class StatusLine:
         A narrow terminal cuts off its end.
         """
         now = time.monotonic()
-        if self._live is None or (not at_once and now - self._drawn_at < _REDRAW_SECONDS):
+        if not at_once and now - self._drawn_at < _REDRAW_SECONDS:
             return
-        self._drawn_at = now
-        self._live.update(Text(visible(line), overflow="ellipsis", no_wrap=True), refresh=True)
+        if self._live:
+            self._live.update(Text(visible(line), overflow="ellipsis", no_wrap=True), refresh=True)
+            self._drawn_at = now
+        elif self._notebook:
+            self._notebook.draw(visible(line))
+            self._drawn_at = now
 
     def print(self, line: str) -> None:
         """Print a line that stays."""

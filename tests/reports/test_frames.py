@@ -1,8 +1,7 @@
-"""`dlbench.launches` and `dlbench.cells`: they agree with the matrix, and importing dlbench loads
-neither."""
+"""`dlbench.launches` and `dlbench.cells`: they agree with the matrix, and notebooks can show them."""
 
+import json
 import math
-import subprocess
 import sys
 from pathlib import Path
 
@@ -108,7 +107,26 @@ def test_export_writes_the_launches(
         export_command(form="parquet", store_file=str(CPU))
 
 
-def test_importing_dlbench_loads_nothing() -> None:
-    code = "import sys, dlbench; print({'pandas', 'numpy', 'sqlalchemy'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+def test_the_first_columns_identify_a_row_and_give_its_seconds() -> None:
+    """A notebook hides the columns in the middle: it shows ten at each end."""
+    for frame in (dlbench.cells(CPU), dlbench.launches(CPU)):
+        first = list(frame.columns[:10])
+        assert first[:5] == ["network", "framework", "mode", "device", "threads"]
+        assert "seconds" in first
+        assert {"machine_name", "run"} <= set(frame.columns[-10:])
+        assert "<td>" in frame._repr_html_()
+
+
+def test_frames_name_their_runs_machines_and_units_and_hold_no_samples() -> None:
+    for frame in (dlbench.cells(CPU), dlbench.launches(CPU)):
+        assert frame.attrs["runs"] == sorted(set(frame["run"]))
+        assert frame.attrs["machines"] == dict(
+            zip(frame["machine"], frame["machine_name"], strict=True)
+        )
+        units = frame.attrs["units"]
+        assert set(units) <= set(frame.columns)
+        timed = [name for name in frame.columns if name.endswith(("seconds", "_bytes", "joules"))]
+        assert set(timed) <= set(units)
+        assert json.loads(json.dumps(frame.attrs)) == frame.attrs
+        nested = frame.map(lambda value: isinstance(value, list | tuple | dict | np.ndarray))
+        assert not nested.any().any()
