@@ -1,6 +1,8 @@
 """The package from Python: what `import dlbench` offers, `dlbench.run`, and `python -m dlbench`."""
 
+import doctest
 import inspect
+import lzma
 import signal
 import subprocess
 import sys
@@ -8,6 +10,7 @@ import tomllib
 from importlib.resources import files
 from pathlib import Path
 
+import matplotlib as mpl
 import psutil
 import pytest
 from processes import gone, records_in, suite_of_null, wait_until
@@ -57,19 +60,58 @@ def test_type_checkers_see_the_types_of_an_installed_dlbench() -> None:
     assert "py.typed" in shipped["package-data"]["dlbench"]
 
 
-@pytest.mark.parametrize("name", ["measure", "gate", "compare", "run", "launches", "cells"])
-def test_docstrings_document_every_parameter_and_have_an_example(name: str) -> None:
+FUNCTIONS = ("measure", "gate", "compare", "run", "launches", "cells")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_docstrings_document_every_parameter_and_every_error(name: str) -> None:
     function = getattr(dlbench, name)
     described = function.__doc__
-    assert "Example:\n" in described
     assert "DlbenchError" in described or "StoreError" in described
     if name in ("launches", "cells"):
         return
     for parameter in inspect.signature(function).parameters:
         assert f"        {parameter}: " in described or f"        **{parameter}: " in described
-    (example,) = described.split("Example:\n")[1:]
-    for line in example.splitlines():
-        compile(line.strip().removeprefix(">>> ").removeprefix("... "), name, "exec")
+
+
+def run_example(name: str) -> None:
+    """Run the example of a docstring; an output that it shows must come."""
+    examples = doctest.DocTestParser().get_examples(getattr(dlbench, name).__doc__)
+    assert examples
+    names: dict[str, object] = {"dlbench": dlbench}
+    for example in examples:
+        try:
+            code = compile(example.source, name, "eval")
+        except SyntaxError:
+            exec(example.source, names)
+            continue
+        value = eval(code, names)
+        assert not example.want or repr(value) == example.want.strip()
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"), [("launches", "cpu"), ("cells", "cpu"), ("compare", "nights")]
+)
+def test_examples_of_stored_results_run(name, stored, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    packed = ROOT / "tests" / "goldens" / "stores" / f"{stored}.sqlite.xz"
+    (tmp_path / "dlbench.sqlite").write_bytes(lzma.decompress(packed.read_bytes()))
+    run_example(name)
+
+
+@pytest.mark.slow  # they measure as a user does, for a minute or two each
+@pytest.mark.framework
+@pytest.mark.parametrize("name", ["measure", "gate", "run"])
+def test_examples_that_measure_run(name, tmp_path, monkeypatch, framework_python) -> None:
+    if name == "run":
+        framework_python("torch")
+    mpl.use("agg")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DLBENCH_STORE", raising=False)
+    step = (files("dlbench.suites") / "definitions" / "steps" / "numpy.py").read_text()
+    (tmp_path / "train_step.py").write_text(step)
+    (tmp_path / "new_step.py").write_text(f"{step}# the same in other words\n")
+    run_example(name)
 
 
 def test_the_package_runs_as_the_command() -> None:
