@@ -1,5 +1,6 @@
 """Set up dlbench in a virtual environment in the checkout, then run it or its tests.
 
+    python3 suites/bootstrap.py demo         an example result
     python3 suites/bootstrap.py run quick    any arguments of the dlbench command
     python3 suites/bootstrap.py test         the tests (further arguments go to pytest)
     python3 suites/bootstrap.py rest         the tests of large and historic frameworks
@@ -31,6 +32,8 @@ DLBENCH = [str(PYTHON), "-m", "dlbench.suites"]
 PYTEST = [str(PYTHON), "-m", "pytest"]
 RUN_LOCK = ROOT / "suites" / "requirements.lock"
 TEST_LOCK = ROOT / "tests" / "requirements.lock"
+RUN_MEGABYTES = 100
+"""Downloads of RUN_LOCK."""
 NEEDED = (3, 11)
 # Three groups of tests at a time for each CPU, since many tests wait for something. They run in the
 # order of their files: the tests of adapters take longest and come first.
@@ -87,7 +90,8 @@ def set_up(lock: Path) -> str:
             )
     install = [*pip, "install", "--no-input"]
     requirements = [*install, "--no-compile", "-r", str(lock)]
-    if not quietly(requirements, f"installing {lock.relative_to(ROOT)}"):
+    size = f", about {RUN_MEGABYTES} MB of downloads" if lock == RUN_LOCK else ""
+    if not quietly(requirements, f"installing {lock.relative_to(ROOT)}{size}"):
         return (
             "The locked requirements could not be installed; see pip's output above. Check network "
             "and disk space."

@@ -17,6 +17,7 @@ from .display.screen import complain
 from .errors import DlbenchError, HungUp, Interrupted, Terminated, UsageError
 
 COMMANDS = {
+    "demo": ("commands.demo", "Show an example result, without measuring anything."),
     "list": ("commands.list", "List the networks, frameworks and suites."),
     "plan": ("commands.plan", "Show what a run would measure, and for how long."),
     "run": ("commands.run", "Measure a suite on this machine and show its matrix."),

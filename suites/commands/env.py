@@ -13,6 +13,7 @@ from dlbench.reports.results.safe_text import visible
 from ..display.help import CommandLine
 from ..display.screen import StatusLine, err, out, print_json, say, show
 from ..environments import environment, folders
+from ..environments.announcements import announcement
 from ..errors import DlbenchError, Interrupted, UsageError
 from ..planning.framework import find, offered
 from ..run import launch_files
@@ -112,14 +113,14 @@ def env_build(given: EnvBuildOptions) -> None:
             wanted = framework.on_request == given.on_request and not framework.unavailable
             if wanted and framework not in frameworks:
                 frameworks.append(framework)
+    for line in announcement(environment.to_build(frameworks)):
+        say(line)
     failed = None
     for framework in frameworks:
         located = environment.locate(framework)
         if located.state is environment.State.READY:
             say(f"{framework.title}: ready")
             continue
-        if located.state is not environment.State.UNAVAILABLE:
-            say(environment.announce(framework))
         try:
             with StatusLine(err) as status:
                 environment.build(framework, say, status.draw)

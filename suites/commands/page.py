@@ -89,6 +89,13 @@ def page_command(given: PageOptions) -> None:
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
             raise UsageError(f"The note {given.note} cannot be read: {reason}.") from error
+    text = page_text(given, note)
+    options.write_file(given.out, text, "The page")
+    say(f"Written: {given.out} ({len(text.encode()) / 1e6:.2f} MB).")
+
+
+def page_text(given: PageOptions, note: str) -> str:
+    """Return the HTML of the page, with this note in Markdown. Raises UsageError and StoreError."""
     targets = stores_of(given)
     source = source_of(targets, given, ReportOptions(all_runs=given.all_runs), trainings=True)
     document = Document(
@@ -100,9 +107,7 @@ def page_command(given: PageOptions) -> None:
         rerun_by_name,
         _histories(targets, source.narrowing),
     )
-    text = page_to_file_text(document)
-    options.write_file(given.out, text, "The page")
-    say(f"Written: {given.out} ({len(text.encode()) / 1e6:.2f} MB).")
+    return page_to_file_text(document)
 
 
 def _histories(targets: list[str], narrowing: Narrowing) -> dict[tuple[str, Cell], list[Series]]:

@@ -17,11 +17,13 @@ from dlbench.reports.results.naming import counted
 from ..display.numbers import in_words, percent
 from ..display.screen import print_json, say, show, table
 from ..environments import environment
+from ..environments.announcements import announcement
+from ..environments.lacking_pythons import command_for, lack_python, version_for
 from ..planning import claims, suite, variables
 from ..planning.axes import SuiteOverrides
-from ..planning.framework import counterparts_of_2016, release_dates
+from ..planning.framework import counterparts_of_2016, find, release_dates
 from ..planning.plan import LaunchDurations, Plan, expand, memory_line
-from ..run import preparation
+from ..run import first_part, preparation
 from ..run.privacy import recorded
 from . import options
 from .options import SuiteOptions, takes
@@ -77,6 +79,7 @@ def plan_command(given: PlanOptions) -> None:
         kind_of_protocol(plan),
         *training_lines(plan),
         _duration_line(plan, _known_seconds(given.store_file, machine)),
+        *announcement(first_part.to_build(plan)),
     ]
     for line in lines:
         if line:
@@ -221,10 +224,38 @@ def plan_of(name: str, chosen: SuiteOverrides, machine: Machine, seed: int | Non
     if seed is None:
         seed = preparation.new_seed()
     loaded = suite.load(name)
+    if chosen.own is None and not chosen["frameworks"]:
+        loaded = _with_frameworks_for(loaded, chosen)
     place = preparation.capacity(machine)
     if chosen.own is None:
         return expand(loaded, chosen, place, seed)
     return chosen.own.tolerated(expand(chosen.own.instead_of(loaded), chosen, place, seed))
+
+
+def _with_frameworks_for(loaded: suite.Suite, chosen: SuiteOverrides) -> suite.Suite:
+    """Return a suite with others ``instead`` of the frameworks whose Python this machine lacks.
+
+    A line names them, and the command that installs their Python.
+    """
+    if not loaded.instead:
+        return loaded
+    given = {build.framework.name for build in chosen.builds}
+    by_word = {word: find(word.partition(":")[0]) for word in loaded.frameworks}
+    lacking = lack_python(each for each in by_word.values() if each.name not in given)
+    if not lacking:
+        return loaded
+    kept = [word for word, framework in by_word.items() if framework not in lacking]
+    others = [word for word in loaded.instead if not lack_python([find(word.partition(":")[0])])]
+    taken = [word for word in others if word not in kept][: len(lacking)]
+    version = version_for(lacking)
+    names = ", ".join(framework.name for framework in lacking)
+    line = f"No Python {version} was found for {names}. To measure them: {command_for(version)}."
+    if taken:
+        line += f" Measured instead: {', '.join(taken)}."
+    say(line)
+    if not kept and not taken:
+        return loaded
+    return loaded.model_copy(update={"frameworks": (*kept, *taken)})
 
 
 def size_of(plan: Plan) -> str:

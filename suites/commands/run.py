@@ -17,7 +17,7 @@ from dlbench.reports.results.naming import counted
 from ..display.numbers import clock
 from ..display.screen import print_json, program, resume_command, say, show
 from ..environments import folders
-from ..errors import NOTHING_MEASURED, UsageError
+from ..errors import NOTHING_MEASURED, UsageError, interruptible
 from ..planning import values
 from ..planning.axes import SuiteOverrides
 from ..planning.devices import CPU
@@ -175,6 +175,8 @@ def measure_suite(given: RunOptions) -> MeasuredSuite | None:
     # Resuming needs an existing store, and must not create an empty one.
     create = unfinished is None
     with delivery.opened(given.store_file, say, create=create, unfinished=unfinished) as store:
+        if create and node is None and seconds is None and not given.no_build:
+            profile = _after_first_part(plan, machine, store, profile)
         run, schedule = run_plan(
             plan,
             machine,
@@ -217,6 +219,53 @@ def _profile(
             *grouping.remarks,
         ),
     )
+
+
+def _after_first_part(
+    plan: Plan, machine: Machine, store: "Store", profile: "RunProfile"
+) -> "RunProfile":
+    """Measure the first part of a new run, if it has one, and return the profile of the rest.
+
+    All environments are built then, those of the first part before it is measured.
+    """
+    from ..environments.announcements import announcement
+    from ..environments.environment import prepare_sources
+    from ..run import first_part
+    from ..run.runner import begin, run_plan
+    from .plan import size_of
+    from .report import matrix_so_far
+
+    to_build = first_part.to_build(plan)
+    first = first_part.first_part(plan, to_build)
+    if first is None:
+        return profile
+    for line in announcement(to_build):
+        say(line)
+    titles = [build.framework.title for build in first.builds]
+    say(f"First {' and '.join(titles)}, and a matrix of one launch of each of their cells.")
+    sources = prepare_sources(first.builds, say, announced=True)
+    run = None
+    if any(source.interpreter for source in sources.values()):
+        run = begin(plan, store, machine, profile, {})
+        size = f"{len(first.cells)} of {counted(len(plan.cells), 'cell')}, one launch of each"
+        _, *further = profile.lines()
+        of_first = replace(
+            profile,
+            sources={"": sources},
+            unfinished=run,
+            ends_run=False,
+            lines=lambda: (size, *further),
+        )
+        run_plan(first, machine, store, of_first, matrix=partial(matrix_so_far, store))
+        for line in matrix_so_far(store, run.id).splitlines():
+            say(line)
+        later = [build.framework.title for build in plan.builds if build.name not in sources]
+        say(f"Now {' and '.join(later)}. Ctrl-C ends the run with this matrix.")
+    with interruptible(profile.resume_command):
+        later_builds = [build for build in plan.builds if build.name not in sources]
+        sources |= prepare_sources(later_builds, say, announced=True)
+    lines = profile.lines if run is None else lambda: (size_of(plan),)
+    return replace(profile, sources={"": sources}, unfinished=run, lines=lines)
 
 
 _FOLLOWED_SAMPLE_SECONDS = 0.02

@@ -99,6 +99,7 @@ PANELS: Mapping[str, tuple[str, ...]] = {
         "--plot",
         "--quantity",
         "--out",
+        "--no-page",
         "--title",
         "--note",
         "--url",

@@ -160,7 +160,13 @@ class ProgressDisplay(StatusLine):
                 text += f"; {remarks}"
         self.print(f"{text}{left}")
         pause = max(_MATRIX_SECONDS, seconds_left_overall / 6)
-        if self._matrix_so_far and index < total and time.monotonic() - self._matrix_at > pause:
-            for line in self._matrix_so_far().splitlines():
-                self.print(line)
-            self._matrix_at = time.monotonic()
+        if index < total and time.monotonic() - self._matrix_at > pause:
+            self.show_matrix()
+
+    def show_matrix(self) -> None:
+        """Print the matrix so far, if there is one."""
+        if self._matrix_so_far is None or self._schedule is None or not self._schedule.count:
+            return
+        for line in self._matrix_so_far().splitlines():
+            self.print(line)
+        self._matrix_at = time.monotonic()

@@ -28,6 +28,7 @@ from ..errors import FrameworkEnvironmentError, SuiteError
 from ..planning.framework import Framework
 from ..planning.values import Build
 from . import debian, packages
+from .announcements import announcement
 from .digests import build_digest
 from .folders import MEGABYTE, downloads, exists, home, make_folder, write_whole, written
 from .interpreters import MANIFEST, Inspection, find_python, inspect
@@ -128,12 +129,10 @@ def _locate(framework: Framework) -> Environment:
     return Environment(framework, directory, state, None, reason)
 
 
-def announce(framework: Framework) -> str:
-    """Return the line that announces a build: its downloads and its folder."""
-    return (
-        f"{framework.title}: downloads about {framework.download_megabytes} MB, takes about "
-        f"{framework.disk_megabytes} MB in {locate(framework).directory}"
-    )
+def to_build(frameworks: Iterable[Framework]) -> list[Framework]:
+    """Return the frameworks whose environments are not ready, and can be built."""
+    usable = (State.READY, State.UNAVAILABLE)
+    return [framework for framework in frameworks if locate(framework).state not in usable]
 
 
 def build(
@@ -419,10 +418,11 @@ def external_source(build: Build) -> Source:
 
 
 def prepare_sources(
-    builds: Iterable[Build], report: Say, build_missing: bool = True
+    builds: Iterable[Build], report: Say, build_missing: bool = True, announced: bool = False
 ) -> dict[str, Source]:
     """Return a source for every build, by row name, building environments that are missing.
 
+    They are announced first, unless that was done already.
     An environment that cannot be built gives a source without an interpreter, with the reason: the
     other frameworks still run. An unusable interpreter that the user named is an error.
     """
@@ -434,16 +434,13 @@ def prepare_sources(
             own[name] = row
         else:
             sources[name] = external_source(row)
-    missing: list[str] = []
-    if build_missing:
-        states = {name: locate(row.framework).state for name, row in own.items()}
-        usable = (State.READY, State.UNAVAILABLE)
-        missing = [name for name, state in states.items() if state not in usable]
-    for name in missing:
-        report(announce(own[name].framework))
+    missing = to_build(row.framework for row in own.values()) if build_missing else []
+    if not announced:
+        for line in announcement(missing):
+            report(line)
     for name, row in own.items():
         try:
-            if name in missing:
+            if row.framework in missing:
                 with StatusLine(err) as status:
                     build(row.framework, report, status.draw)
             located = locate(row.framework)

@@ -93,6 +93,9 @@ class Plan:
     """Networks by name. dlbench's own may be left out."""
     variables: dict[str, str] = field(default_factory=dict)
     """Environment variables that all launches get, as the user gave them."""
+    first_frameworks: int = 0
+    """So many frameworks are measured before the environments of the others are built; 0: all are
+    built first."""
     by_worth: bool = False
     """Whether its cells are those that a store lacks, the most useful first.
 
@@ -303,6 +306,7 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
         cold_start=section.cold_start,
         networks=chosen_networks,
         variables=dict(choices.variables),
+        first_frameworks=suite.first_frameworks,
     )
     check_variables(plan, plan.variables)
     return plan

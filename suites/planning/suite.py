@@ -94,6 +94,11 @@ class Suite(_PlainAxes):
     summary: str
     networks: tuple[str, ...] = ()  # names, or patterns; the suite's own where none is given
     frameworks: tuple[str, ...] = Field(min_length=1)
+    # take the place of those whose Python this machine lacks, in this order
+    instead: tuple[str, ...] = ()
+    # so many frameworks are measured before the environments of the others are built; 0: all are
+    # built first
+    first_frameworks: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0
     threads: Words
     threads_limit: str = "4096"
     # of cells on a GPU: threads that only launch kernels, so one count
@@ -156,6 +161,7 @@ def _check_words(suite: Suite, where: str) -> None:
         ("cpu_batch_sizes", lambda: networks.chosen(suite.cpu_batch_sizes, (), suite.known)),
         ("protocol.curve_steps", partial(_check_training, suite)),
         ("frameworks", partial(values.rows, list(suite.frameworks), [])),
+        ("instead", partial(values.rows, list(suite.instead), [])),
         ("settings", partial(_check_frameworks, suite)),
     ]
     for key, check_key in checks:

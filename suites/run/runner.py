@@ -57,6 +57,7 @@ class RunProfile:
     text: Text | None = None  # to train on
     lines: Callable[[], Iterable[str]] = tuple  # describe the run: its size, then further lines
     unfinished: Run | None = None  # to be resumed
+    ends_run: bool = True  # False for the first part of a run, which is continued
     sources: Sources | None = None  # the interpreters by side, where they are prepared already
     described: Mapping[str, str] | None = None
     """A text for each side, where the sides are more than their interpreters."""
@@ -85,7 +86,7 @@ def run_plan(
         if profile.ceilings:
             preparation.ensure_ceilings(plan, store, machine, say)
         new_launcher = _prepare(plan, machine, profile, sources)
-        run = profile.unfinished or _begin(plan, store, machine, profile, sources)
+        run = profile.unfinished or begin(plan, store, machine, profile, sources)
         _announce(plan, store, machine, profile, run)
         gate = None
         if profile.quiet_gate and plan.computes:
@@ -114,8 +115,15 @@ def run_plan(
         with preparation.exclusive(run), ProgressDisplay(err, shown) as display:
             schedule = profile.schedule(plan, records, host_of(machine))
             display.follow(schedule)
+            runner = Runner(
+                store, launchers, schedule, display, budget_seconds, ends_run=profile.ends_run
+            )
             with interruption:
-                Runner(store, launchers, schedule, display, budget_seconds).run()
+                try:
+                    runner.run()
+                except KeyboardInterrupt:
+                    display.show_matrix()
+                    raise
     return run, schedule
 
 
@@ -147,9 +155,7 @@ def _prepare(
     )
 
 
-def _begin(
-    plan: Plan, store: Store, machine: Machine, profile: RunProfile, sources: Sources
-) -> Run:
+def begin(plan: Plan, store: Store, machine: Machine, profile: RunProfile, sources: Sources) -> Run:
     """Store and return a new run."""
     described = profile.described or {}
     if not described and len(profile.sides) > 1:
@@ -234,6 +240,8 @@ class Runner:
     observer: ProgressDisplay
     budget_seconds: float | None = None
     clock: Callable[[], float] = time.monotonic
+    ends_run: bool = True
+    """Whether the run is finished once its schedule needs no more launches."""
 
     def __post_init__(self) -> None:
         launcher = next(iter(self.launchers.values()))  # all are of one run, on one machine
@@ -261,7 +269,7 @@ class Runner:
                 self._gate.after(block)
             if not complete and self.schedule.strict:
                 break
-        if self.schedule.launches_left() == 0:
+        if self.ends_run and self.schedule.launches_left() == 0:
             self.store.finish_run(self._run.id, datetime.now(UTC))
         return self.schedule
 
