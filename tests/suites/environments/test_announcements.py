@@ -1,5 +1,7 @@
 """What is said before environments are built, and how a missing Python is got."""
 
+from types import SimpleNamespace
+
 import pytest
 from made_up_pythons import make_python, script
 
@@ -23,7 +25,8 @@ def test_builds_are_announced_with_sizes_place_and_time(home):
 def pythons(home, tmp_path, monkeypatch):
     """Give a function that makes a Python of this version; there is no other."""
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    monkeypatch.setattr(interpreters.sys, "version_info", (3, 99))
+    own = SimpleNamespace(version_info=(3, 99), executable="")
+    monkeypatch.setattr(interpreters, "sys", own)
 
     def make(version):
         make_python(tmp_path / "path" / f"python{version}", version)
