@@ -295,10 +295,7 @@ def _gpu_object(gpu: Gpu, ceilings: GpuCeilings) -> dict[str, Any]:
 
 REPORT = Report(
     name="ceilings",
-    summary=(
-        "Peak rates of CPUs and GPUs: matrix products, bandwidths, and the cost of launching an "
-        "operator."
-    ),
+    summary="Peak rates: matrix products, bandwidth, launches of operators.",
     examples=("dlbench report ceilings", "dlbench report ceilings --all-runs --json"),
     analyse=lambda source: source.results(),
     page=lambda results, options: Page((), tuple(ceilings_tables(results))),

@@ -313,8 +313,7 @@ def headline(costs: Costs) -> list[str]:
 
 REPORT = Report(
     name="costs",
-    summary="""The start, memory and energy of each row, and which mode is fastest for 10, 1,000 and
-100,000 steps.
+    summary="""Start, memory and energy, and when a mode pays off.
 
 The start is import, building the network and the first step, compilation included. A mode has made
 up for its start once it has taken less time in total than the mode of the same framework that

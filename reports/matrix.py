@@ -351,16 +351,14 @@ def _panel(cells: list[CellResult]) -> Panel:
 
 REPORT = Report(
     name="matrix",
-    summary="""Networks and frameworks down, threads and devices across, machines side by side.
+    summary="""Networks and frameworks down, threads and devices across.
 
 `--plot` draws the share of the measured ceiling. With `--against shi2016` it is `dlbench report
 against`.""",
     examples=(
         "dlbench report matrix",
         "dlbench report matrix --format latex --quantity items",
-        "dlbench report matrix --store here.sqlite --store there.sqlite",
         "dlbench report matrix --against shi2016",
-        "dlbench report matrix --plot ceiling.png",
     ),
     analyse=lambda source: source.matrix(),
     page=lambda matrix, options: matrix_page(matrix, options.quantity),

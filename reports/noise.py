@@ -350,10 +350,7 @@ def _page(results: Results) -> Page:
 
 REPORT = Report(
     name="noise",
-    summary=(
-        "What the differences between launches consist of: page faults, waiting, the machine; and "
-        "the remedy."
-    ),
+    summary="Why launches differ, and the remedy.",
     examples=("dlbench report noise", "dlbench report noise --run latest --frameworks torch"),
     analyse=lambda source: source.results(),
     page=lambda results, options: _page(results),

@@ -135,9 +135,7 @@ def _page(results: Results) -> Page:
 
 REPORT = Report(
     name="phases",
-    summary=(
-        "Where the time of a launch goes: imports, building, warm-up, timed steps, parity check."
-    ),
+    summary="Where a launch spends its time, from imports to parity check.",
     examples=(
         "dlbench report phases",
         "dlbench report phases --run latest --networks fcn5 --threads 1",

@@ -24,7 +24,7 @@ _COLUMNS: tuple[Column[tuple[Run, int]], ...] = (
 
 REPORT = Report(
     name="runs",
-    summary="List the runs of a store: id, suite, machine, start, end, records.",
+    summary="The runs of a store, with the number of their records.",
     examples=("dlbench report runs --store results.sqlite",),
     analyse=lambda source: source.runs(),
     page=lambda runs, options: Page((), (table(_COLUMNS, runs, "Runs", words=True),)),

@@ -247,8 +247,7 @@ def _has_choices(cells: Collection[Cell]) -> bool:
 
 REPORT = Report(
     name="serving",
-    summary="""The mini-batch, threads and instances with the most examples per second, and what the
-usual choice costs.
+    summary="""The mini-batch, threads and instances with the best throughput.
 
 With --within only choices count whose slowest call in a hundred ends in time.""",
     examples=(

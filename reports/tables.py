@@ -181,7 +181,7 @@ def _short_text(value: object) -> str:
 
 REPORT = Report(
     name="tables",
-    summary="Software, networks and hardware behind the numbers (Tables 1 to 3 of the paper).",
+    summary="Software, networks and hardware behind the numbers.",
     examples=("dlbench report tables --format markdown",),
     analyse=lambda source: tables(source.results()),
     page=lambda tables, options: Page((), tuple(tables)),

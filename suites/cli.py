@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from .display.help import CommandLine
+from .display.help import CommandLine, panel_of_command
 from .display.screen import complain
 from .errors import DlbenchError, HungUp, Interrupted, Terminated, UsageError
 
@@ -45,6 +45,14 @@ COMMANDS = {
 """Each command's module, and its line in --help.
 
 Only the module of the command that was given is imported.
+"""
+_SUMMARY = """Which deep-learning framework, which build of it, on how many threads, at which
+mini-batch size, is fastest on this machine, and can the number be believed?
+
+Examples:
+
+- `dlbench run quick`
+- `dlbench gate quick --step old.py --candidate-step new.py --threads 1`
 """
 _SINGULAR = ("history", "explain", "tune", "releases", "bisect")
 """Commands whose axes may be named in the singular, too."""
@@ -79,37 +87,43 @@ def _options(
 
 def build_app(chosen: str) -> typer.Typer:
     """Return the command line: the chosen command in full, each other one as its line in --help."""
+    settings: dict[str, Any]
     app = CommandLine(
         name="dlbench",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        help=(
-            "Which deep-learning framework, which build of it, on how many threads, at which "
-            "mini-batch size, is fastest on this machine, and can the number be believed?\n\nStart "
-            "with `dlbench run quick`."
-        ),
+        add_completion=True,
+        help=_SUMMARY,
     )
     app.callback()(_options)
     for name, (module, summary) in COMMANDS.items():
+        panel = panel_of_command(name)
         if name != chosen:
-            app.command(name, help=summary)(lambda: None)
+            app.command(name, help=summary, rich_help_panel=panel)(lambda: None)
             continue
         command_module = importlib.import_module(f"dlbench.suites.{module}")
         if name == "report":
             pages = importlib.import_module("dlbench.suites.commands.page")
-            command_module.report_app.command("page")(pages.page_command)
-            command_module.report_app.command("site")(pages.site_command)
+            for page in ("page", "site"):
+                settings = {"rich_help_panel": command_module.PANEL_OF[page]}
+                command_module.report_app.command(page, **settings)(
+                    getattr(pages, f"{page}_command")
+                )
         if hasattr(command_module, f"{name}_app"):
-            app.add_typer(getattr(command_module, f"{name}_app"), name=name)
+            group = getattr(command_module, f"{name}_app")
+            app.add_typer(group, name=name, rich_help_panel=panel)
             continue
-        settings: dict[str, Any] = {}
+        settings = {}
         if name in _SINGULAR:
             options = importlib.import_module("dlbench.suites.commands.options")
             settings["token_normalize_func"] = options.in_plural
-        app.command(name, context_settings=settings)(getattr(command_module, f"{name}_command"))
+        function = getattr(command_module, f"{name}_command")
+        app.command(name, context_settings=settings, rich_help_panel=panel)(function)
     return app
 
 
+_COMPLETING = "_DLBENCH_COMPLETE"
+"""The variable that a shell sets to ask for completions."""
 _ENDING_SECONDS = 10.0
 """Further signals are ignored for this long after the first, while launches end and the store
 closes."""
@@ -189,6 +203,15 @@ def _check_words(words: list[str]) -> None:
         previous = word
 
 
+def _command_of(words: list[str]) -> str:
+    """Return the command that the words, or those that a shell asks to complete, begin with."""
+    if _COMPLETING in os.environ:
+        line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+        words = line.split()[1:]
+    # A global option takes no value: the first word that is not an option names the command.
+    return next((word for word in words if not word.startswith("-")), "")
+
+
 def main() -> NoReturn:
     """Run the command line.
 
@@ -205,9 +228,7 @@ def main() -> NoReturn:
         words = sys.argv[1:]
         _check_surroundings()
         _check_words(words)
-        # A global option takes no value: the first word that is not an option names the command.
-        command = next((word for word in words if not word.startswith("-")), "")
-        app = build_app(command)
+        app = build_app(_command_of(words))
         code = app(standalone_mode=False) or 0
         if code == Interrupted.exit_code:
             raise Interrupted("Interrupted.")

@@ -315,7 +315,7 @@ def _has_section(claims: Claims) -> bool:
 
 REPORT = Report(
     name="claims",
-    summary="""Published claims, evaluated on their own tables and on the results of a store.
+    summary="""Claims of papers, tested on their tables and on your results.
 
 Each claim gets a verdict on both: reproduces, reproduces in direction, partly, differs,
 inconclusive, or not measured and what to measure. `--claim FILE.toml` tries a claim of your own

@@ -123,9 +123,7 @@ def newest(comparisons: Sequence[Compared]) -> list[str]:
 
 REPORT = Report(
     name="comparisons",
-    summary=(
-        "Every comparison and gate that a store holds, with its outcome; the newest cell by cell."
-    ),
+    summary="Every stored comparison and gate, the newest cell by cell.",
     examples=("dlbench report comparisons", "dlbench report comparisons --run 20261122"),
     analyse=compared,
     page=lambda comparisons, options: _page(comparisons),

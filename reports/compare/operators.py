@@ -151,7 +151,7 @@ def _data(difference: StepDifference) -> dict[str, Any]:
 
 REPORT: Report[StepDifference] = Report(
     name="operators",
-    summary="Which operators account for the difference between two builds of one cell's step.",
+    summary="Which operators account for the difference of two builds.",
     examples=("dlbench explain jax/lstm32 --against 0.4.20",),
     page=lambda difference, options: _page(difference, options.top),
     data=_data,

@@ -492,10 +492,7 @@ def _data(content: Curves) -> dict[str, Any]:
 
 REPORT = Report(
     name="figure1",
-    summary=(
-        "Time against mini-batch size, as in the paper's Figure 1: the best, and where larger ones "
-        "stop helping."
-    ),
+    summary="Time against mini-batch size, as in the paper's Figure 1.",
     examples=(
         "dlbench report figure1 --plot figure1.png",
         "dlbench report figure1 --quantity items --suite figure1",

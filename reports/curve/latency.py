@@ -229,8 +229,7 @@ def _applies(cells: Iterable[Cell]) -> bool:
 
 REPORT = Report(
     name="latency",
-    summary="""How long single calls of inference take: percentiles 50, 90 and 99, and examples per
-second.
+    summary="""Percentiles of single inference calls, and examples per second.
 
 The tail is shown, not trimmed. The picture has the whole curve of each row.""",
     examples=(

@@ -723,8 +723,7 @@ def _applies(cells: Iterable[Cell]) -> bool:
 
 REPORT = Report(
     name="recurrent",
-    summary="""Recurrent cells (rnn, GRU, LSTM) by layers and size: speed, loss, and time to reach a
-given loss.
+    summary="""Recurrent layers by size: speed, loss, time to a given loss.
 
 Speeds come from any suite that timed such a network (cells, cells-quick, char), losses from those
 that trained it on a text (char). `--against karpathy2016` adds the published losses.""",
@@ -732,7 +731,6 @@ that trained it on a text (char). `--against karpathy2016` adds the published lo
         "dlbench report recurrent",
         "dlbench report recurrent --quantity characters --suite cells",
         "dlbench report recurrent --quantity loss --against karpathy2016",
-        "dlbench report recurrent --plot curves.png",
     ),
     analyse=_analyse,
     page=lambda content, options: cells_page(content, options.quantity, options.against),

@@ -889,7 +889,7 @@ def _analyse(source: Source) -> Curves:
 
 REPORT = Report(
     name="rnn",
-    summary="""Small recurrent networks at mini-batch 1: time by units and time steps.
+    summary="""Small recurrent networks at mini-batch 1, by units and steps.
 
 Five tables: the times; T = c + s n_steps; growth with the units, and the number of units from which
 more threads pay; crossings, where one device, machine or thread count becomes faster than another;

@@ -412,8 +412,7 @@ def _draw(content: Curves, path: Path, options: ReportOptions) -> list[Path]:
 
 REPORT = Report(
     name="sampling",
-    summary="""Sampling machines (Boltzmann, McCulloch-Pitts) by chains: time of an update, cost of
-exactness.
+    summary="""Sampling machines: time of an update, cost of exactness.
 
 Nanoseconds per update by number of chains for each row; the number of chains from which another
 row, or a GPU, is faster; and how much longer exact sweeps take than updating all units at once.""",

@@ -791,8 +791,7 @@ def _applies(cells: Iterable[Cell]) -> bool:
 
 REPORT = Report(
     name="scaling",
-    summary="""Speed-up from several workers (GPUs, or processes on the CPU) that share a
-mini-batch.
+    summary="""Speed-up from several workers that share a mini-batch.
 
 Strong scaling compares them with one worker on the same mini-batch, weak scaling with one on a
 mini-batch as large as each worker's part: measure both sizes for it. On the CPU they are also
@@ -801,11 +800,7 @@ compared with one process with as many threads as they have together, where that
 With `--sync step,local:4,async` it shows what exchanging and waiting take, and with losses
 (`dlbench run sync`) the seconds to a loss.""",
     examples=(
-        "dlbench run quick --frameworks torch --threads 1,2 --world-sizes 1,2 --batch-sizes 32,64",
-        (
-            "dlbench run scaling --networks fcn5 --frameworks torch,jax --sync "
-            "step,local:4,local:16,async"
-        ),
+        "dlbench run scaling --networks fcn5 --frameworks torch,jax",
         "dlbench report scaling",
         "dlbench report scaling --plot scaling.png --format markdown",
     ),

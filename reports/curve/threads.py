@@ -1122,7 +1122,7 @@ def _applies(cells: Iterable[Cell]) -> bool:
 
 REPORT = Report(
     name="threads",
-    summary="How many threads to give each framework, the cost of using more, and the evidence.",
+    summary="How many threads to give each framework, and the cost of more.",
     examples=(
         "dlbench report threads",
         "dlbench report threads --reference shi2016",

@@ -234,7 +234,7 @@ def _panel(title: str, values: Iterable[tuple[float, float]]) -> Panel:
 
 REPORT: Report[list[Trend]] = Report(
     name="trend",
-    summary="How steps, memory and page faults change within a launch (`dlbench run --trend`).",
+    summary="How steps, memory and page faults change within a launch.",
     examples=("dlbench report trend", "dlbench report trend --plot trend.png"),
     page=lambda trends, options: _page(trends),
     analyse=trends,

@@ -676,7 +676,7 @@ def _rows(analysis: Against) -> Rows:
 
 REPORT = Report(
     name="against",
-    summary="""Your results next to the 2016 paper's Table 4, with speed-ups.
+    summary="""Your results beside the 2016 paper's Table 4, with speed-ups.
 
 For each framework of the paper, at equal thread counts: the seconds of 2016, the speed-up since
 (hardware and software together), and the speed-up that remains when both sides are divided by the

@@ -455,7 +455,7 @@ def _data(analysis: Containers) -> dict[str, Any]:
 
 REPORT = Report(
     name="containers",
-    summary="Default thread counts under a CPU quota, as in a container, and their cost.",
+    summary="Default thread counts under a CPU quota, and their cost.",
     examples=(
         "dlbench report containers",
         "dlbench report containers --cpu-quota 1 --plot containers.png",

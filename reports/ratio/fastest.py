@@ -200,10 +200,7 @@ def _has_rivals(analysis: Compared[Leader]) -> bool:
 
 REPORT = Report(
     name="fastest",
-    summary=(
-        "Who is fastest on each network at each thread count or device, who ties, and how far "
-        "behind the next is."
-    ),
+    summary="Who is fastest, who ties, and how far behind the next is.",
     examples=("dlbench report fastest", "dlbench report fastest --networks lstm* --threads 2"),
     analyse=lambda source: fastest(source.matrix()),
     page=lambda analysis, options: _page(analysis),

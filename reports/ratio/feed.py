@@ -492,10 +492,7 @@ def _data(analysis: Feeds) -> dict[str, Any]:
 
 REPORT = Report(
     name="feed",
-    summary=(
-        "The cost of mini-batches from memory or files, and how to split CPUs between threads and "
-        "loader workers."
-    ),
+    summary="The cost of loading data, and threads against loader workers.",
     examples=(
         "dlbench report feed",
         "dlbench report feed --frameworks torch --batch-sizes 64 --json",

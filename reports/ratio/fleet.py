@@ -641,7 +641,7 @@ def _has_ratios(kinds: Sequence[Kind]) -> bool:
 
 REPORT = Report(
     name="fleet",
-    summary="""Which of several identical nodes is slow, by how much, and on what.
+    summary="""Which of several identical nodes is slow, and by how much.
 
 Compares the cells that several nodes have, and the machine's own speeds (matrix products and memory
 on one thread) between launches. Shows how much nodes differ, and how much launches do.""",

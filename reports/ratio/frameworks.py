@@ -357,7 +357,7 @@ def _applies(cells: Collection[Cell]) -> bool:
 
 REPORT = Report(
     name="frameworks",
-    summary="Each framework's time relative to one of them, over the networks that both have.",
+    summary="Each framework's time relative to one, over common networks.",
     examples=(
         "dlbench report frameworks",
         "dlbench report frameworks --threads 1,2 --plot frameworks.png",

@@ -318,14 +318,10 @@ def _has_pairs(analysis: Machines) -> bool:
 
 REPORT = Report(
     name="machines",
-    summary="""The same cells on several machines: ratios with intervals, and the mean of each row.
+    summary="""The same cells on several machines, with ratios.
 
 Machines of the same kind (CPU, cores, memory) get a verdict, others their ratio alone.""",
-    examples=(
-        "dlbench report machines --store here.sqlite --store there.sqlite",
-        "dlbench report machines --store here.sqlite --store there.sqlite --plot machines.png",
-        "dlbench report machines --store here.sqlite --store there.sqlite --quantity cpu_joules",
-    ),
+    examples=("dlbench report machines --store here.sqlite --store there.sqlite",),
     analyse=lambda source: machines(in_quantity(source.matrix(), source.options.quantity)),
     page=lambda analysis, options: _page(analysis),
     data=_data,

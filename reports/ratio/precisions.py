@@ -108,10 +108,7 @@ def _data(analysis: Precisions) -> dict[str, Any]:
 
 REPORT = Report(
     name="precisions",
-    summary=(
-        "Other precisions than float32, side by side with float32: which rows gain, and by how "
-        "much."
-    ),
+    summary="Other precisions beside float32: which rows gain, how much.",
     examples=("dlbench report precisions", "dlbench report precisions --networks resnet50 --json"),
     analyse=lambda source: precisions(source.matrix()),
     page=lambda analysis, options: _page(analysis),

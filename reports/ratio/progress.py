@@ -513,9 +513,7 @@ def _applies(cells: Collection[Cell]) -> bool:
 
 REPORT = Report(
     name="progress",
-    summary=(
-        "The frameworks from oldest to newest, by release date: what became faster on one machine."
-    ),
+    summary="Frameworks from oldest to newest: what became faster.",
     examples=("dlbench report progress", "dlbench report progress --all-modes --plot progress.png"),
     analyse=lambda source: progress(source.matrix(), source.builds(), source.options.all_modes),
     page=lambda analysis, options: _page(analysis),

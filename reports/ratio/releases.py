@@ -440,10 +440,7 @@ def _headline_of_changes(analysis: Releases) -> list[str]:
 
 REPORT = Report(
     name="releases",
-    summary=(
-        "The releases of a framework in order, and where it became slower or faster (`dlbench "
-        "releases`)."
-    ),
+    summary="A framework's releases, and where it became slower or faster.",
     examples=(
         "dlbench report releases",
         "dlbench report releases --networks lstm32 --plot releases.png",

@@ -509,7 +509,7 @@ def _data(analysis: Tuning) -> dict[str, Any]:
 
 REPORT = Report(
     name="tuning",
-    summary="""The gain from each setting of the tuned rows on this machine, alone and with others.
+    summary="""The gain from each setting on this machine, alone and together.
 
 Ratios over pairs of launches with and without it. `dlbench run tuning` measures them (launch
 settings, such as other allocators, with `--tuning launch`). For each comparison the newest run with

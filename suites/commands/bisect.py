@@ -14,7 +14,6 @@ import typer
 from dlbench.adapters.protocol import TUNED
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.compare.bisection import REPORT, headline
-from dlbench.reports.formats.export import formats_of
 from dlbench.reports.results.bisection import Bisection, BisectionOutcome
 from dlbench.reports.results.hosts import host_of
 from dlbench.reports.results.judged import NAMES, TIME
@@ -40,6 +39,7 @@ from ..errors import (
 )
 from ..planning import framework as frameworks
 from ..planning import own, values
+from ..planning.axes import listed_or
 from ..planning.plan import Plan, check_count, heap_line
 from ..planning.values import Build
 from ..run import profiling, resume, sides
@@ -47,8 +47,16 @@ from ..run.bisection import BisectionSchedule, Series
 from ..run.groups import grouping_for_pairs
 from ..run.runner import RunProfile, run_plan
 from ..run.sides import Side
-from . import options
-from .compare import ALLOW_DIFFERENT, report_format, rerun_command, rule_given, show
+from . import completion, options
+from .compare import (
+    ALLOW_DIFFERENT,
+    format_option,
+    report_format,
+    rerun_command,
+    rule_given,
+    show,
+    write_option,
+)
 from .options import AxisOptions, BuildOptions, SessionOptions, argument, flag, option, takes
 from .plan import plan_of
 
@@ -64,25 +72,18 @@ class _CandidateOptions:
         str,
         argument(
             "FRAMEWORK",
-            "The framework whose releases or builds are tested: `jax`, or `torch:compile`.",
+            "The framework whose releases are tested: `jax`, `torch:compile`.",
+            autocompletion=completion.framework,
         ),
     ] = ""
     good: Annotated[
-        str | None,
-        option(
-            "--good",
-            "A fast release, revision or --python name (default with --python: the first).",
-        ),
+        str | None, option("--good", "A fast release, revision, or name of --python (its first).")
     ] = None
-    bad: Annotated[
-        str | None, option("--bad", "A later, slow one (default with --python: the last).")
-    ] = None
+    bad: Annotated[str | None, option("--bad", "A later, slow one (with --python: the last).")] = (
+        None
+    )
     faster: Annotated[
-        bool,
-        flag(
-            "--faster",
-            "Find the first faster one; good is then the later (default with --python: the last).",
-        ),
+        bool, flag("--faster", "Find the first faster one. Good is then the later one.")
     ] = False
     repo: Annotated[
         str | None,
@@ -90,9 +91,7 @@ class _CandidateOptions:
     ] = None
     build: Annotated[
         str | None,
-        option(
-            "--build", "Shell command that builds a commit, run in its worktree.", metavar="CMD"
-        ),
+        option("--build", "Shell command that builds a commit in its worktree.", metavar="CMD"),
     ] = None
     build_limit: Annotated[
         str | None, option("--build-limit", f"Time limit of each build (default {BUILD_LIMIT}).")
@@ -102,7 +101,9 @@ class _CandidateOptions:
     confidence: Annotated[
         str | None,
         option(
-            "--confidence", f"Stop when the answer has this probability (default {CONFIDENCE:.0%})."
+            "--confidence",
+            f"Stop when the answer has this probability (default {CONFIDENCE:.0%}).",
+            metavar="SHARE",
         ),
     ] = None
 
@@ -123,31 +124,26 @@ class BisectOptions(_CandidateOptions, _CellOptions, BuildOptions, SessionOption
         list[str] | None,
         option(
             "--python",
-            "Builds to test instead of releases, in order: `NAME=PATH,NAME=PATH`. With --repo: the "
-            "interpreter; a relative path is inside the worktree (`.venv/bin/python`).",
+            "Builds to test, in order: `NAME=PATH,...`. With --repo: the interpreter.",
             metavar="NAME=PATH",
         ),
     ] = None
     # With --repo the file is read from each worktree later, so this option has no callback.
     step: Annotated[
         list[str] | None,
-        option(
-            "--step",
-            "Your own training step; with --repo its path in the repository.",
-            metavar="FILE",
-        ),
+        option("--step", "Your own training step. With --repo: its path in there.", metavar="FILE"),
     ] = None
-    no_quiet_gate: Annotated[bool, options.NO_QUIET_GATE] = False
+    no_wait_for_quiet: Annotated[bool, options.NO_WAIT_FOR_QUIET] = False
     no_profile: Annotated[bool, options.NO_PROFILE] = False
     order: Annotated[str | None, options.ORDER] = None
     threshold: Annotated[
-        str | None, option("--threshold", "Smallest slowdown worth finding (default 2.5%).")
+        str | None,
+        option("--threshold", "Smallest slowdown worth finding (default 2.5%).", metavar="SHARE"),
     ] = None
     tolerance: Annotated[
         str | None,
         option(
-            "--tolerance",
-            "Slowdown that must be excluded to say that nothing is slower (default 5%).",
+            "--tolerance", 'Slowdown that "not slower" must exclude (default 5%).', metavar="SHARE"
         ),
     ] = None
     allow_different: Annotated[bool, ALLOW_DIFFERENT] = False
@@ -155,19 +151,13 @@ class BisectOptions(_CandidateOptions, _CellOptions, BuildOptions, SessionOption
         str,
         option(
             "--quantity",
-            f"What to search by: {', '.join(NAMES)}. A share sets the smallest rise: `memory=5%`.",
-            metavar="NAME[=SHARE]",
+            f"Search by {listed_or(NAMES)} (default {TIME}), as in `memory=5%`.",
+            metavar="NAME",
+            rich_help_panel="What counts as slower",
         ),
     ] = TIME
-    form: Annotated[str | None, option("--format", f"{', '.join(formats_of(REPORT))}.")] = None
-    write: Annotated[
-        list[str] | None,
-        option(
-            "--write",
-            "Write the result to a file too: .md, .json, .csv or .txt. Repeatable.",
-            metavar="FILE",
-        ),
-    ] = None
+    form: Annotated[str | None, format_option(REPORT)] = None
+    write: Annotated[list[str] | None, write_option(REPORT)] = None
     as_json: Annotated[bool, options.JSON] = False
 
 
@@ -178,29 +168,23 @@ def bisect_command(given: BisectOptions) -> None:
 
     First, good and bad are compared as in a gate. If bad is slower, each further pair of launches
     compares good with the most informative candidate, until one is the first slower one with a
-    probability of 95 %. Candidates are built when needed; those that cannot be built or run are
-    left out, and the answer says so. Several changes are reported as such. The first slow candidate
-    is profiled beside the last fast one, and the operators that account for the difference are
-    named. Commits are built in worktrees: your files are not touched. Releases come from the
-    package index.
+    probability of 95 %. Candidates are built when needed. Those that cannot be built or run are
+    left out, and the answer says so. The operators that account for the difference are named.
+    Commits are built in worktrees: your files are not touched. Releases come from the package
+    index.
 
     Exit codes:
 
     - 0: bad is not slower than good
     - 1: bad is slower, and the first slower (or faster) one is known
     - 5: bad gave no number where good did
-    - 7: bad computes something else than good (your own step; `--allow-different` searches all the
-      same)
+    - 7: bad computes something else than good (`--allow-different` searches all the same)
     - 6: undecided, or several changes
 
     Examples:
 
-    - `dlbench bisect jax --network lstm32 --threads 1 --good 0.4.20 --bad 0.12.0 --budget 1h`
-    - `dlbench bisect jax --network fcn5 --threads 1 --good 0.10.2 --bad 0.9.2 --faster`
-    - `dlbench bisect --repo . --build "make" --step train_step.py --threads 1 --good v1.2 --bad
-      HEAD`
-    - `dlbench bisect torch --network fcn5 --threads 1 --python
-      may=/opt/may/bin/python,june=/opt/june/bin/python`
+    - `dlbench bisect jax --network lstm32 --threads 1 --good 0.4.20 --bad 0.12.0`
+    - `dlbench bisect --repo . --step step.py --threads 1 --good v1.2 --bad HEAD`
     """
     form = report_format(given.form, given.as_json, given.write, REPORT)
     if given.quantity != TIME and "," in given.quantity:
@@ -267,7 +251,7 @@ def _measure(
         (Side(BASELINE), Side(CANDIDATE)),
         rule,
         ceilings=False,
-        quiet_gate=not given.no_quiet_gate,
+        quiet_gate=not given.no_wait_for_quiet,
         lines=lambda: (candidates, *grouping.remarks, heap_line(plan)),
         unfinished=unfinished,
         sources=sources,

@@ -14,7 +14,13 @@ from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.compare.report import REPORT as COMPARED
 from dlbench.reports.compare.report import gate_outcome
-from dlbench.reports.formats.export import export, formats_of, to_stdout
+from dlbench.reports.formats.export import (
+    export,
+    format_of_file,
+    formats_of,
+    suffixes_of,
+    to_stdout,
+)
 from dlbench.reports.formats.outputs import why_unwritable
 from dlbench.reports.report import Report, ReportOptions
 from dlbench.reports.results.comparison import CellComparison, Comparison, compare_runs
@@ -39,6 +45,7 @@ from ..errors import (
     unknown_name,
 )
 from ..planning import values
+from ..planning.axes import listed_or
 from ..planning.framework import find
 from ..planning.plan import Plan, check_count, check_variables, heap_line
 from ..planning.suite import load, shipped
@@ -48,7 +55,7 @@ from ..run.privacy import private_value
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairRule, PairSchedule, comparison_rule
 from ..run.sides import Side, Sources, report_of
-from . import options
+from . import completion, options
 from .benchmark_files import files_meant, run_of_files
 from .options import (
     AxisOptions,
@@ -65,26 +72,29 @@ from .plan import plan_of
 FEWEST = 6
 MOST = 20
 INTERVAL = 0.02
-_FORMATS = formats_of(COMPARED)
-_FORMAT_OF_SUFFIX = {
-    ".md": "markdown",
-    ".json": "json",
-    ".csv": "csv",
-    ".xml": "junit",
-    ".txt": "terminal",
-}
-
 ALLOW_DIFFERENT = flag(
-    "--allow-different",
-    "Compare the times of your own step even if the first losses of the two sides differ: they "
-    "compute different things.",
+    "--allow-different", "Judge times even if the losses of the two sides differ."
 )
+
+
+def format_option(report: Report[Any]) -> Any:
+    """Return --format of a command with this report."""
+    return option("--format", f"{listed_or(formats_of(report))}.")
+
+
+def write_option(report: Report[Any]) -> Any:
+    """Return --write of a command with this report."""
+    return option(
+        "--write",
+        f"Write a file too: {listed_or(tuple(suffixes_of(report)))}. Repeatable.",
+        metavar="FILE",
+    )
 
 
 def _adapters_option(side: str) -> Any:
     return option(
         f"--{side}-adapters",
-        f"Use the adapters at this git revision as {side}.",
+        f"The adapters of this git revision are the {side}.",
         metavar="REVISION",
     )
 
@@ -101,9 +111,8 @@ def undecided_option(usual: str) -> Any:
     """Return --undecided of a command whose default it is to fail, or to pass."""
     return option(
         "--undecided",
-        f"Exit code if a cell is undecided: `fail` is {GATE_UNDECIDED}, `pass` is 0 (default "
-        f"{usual}).",
-        metavar="fail|pass",
+        f"Undecided cells `fail` (exit code {GATE_UNDECIDED}) or `pass` (default {usual}).",
+        metavar="WORD",
     )
 
 
@@ -114,16 +123,14 @@ class _SideOptions:
     baseline_env: Annotated[
         list[str] | None,
         option(
-            "--baseline-env",
-            "An environment variable for the baseline's launches only.",
-            metavar="NAME=VALUE",
+            "--baseline-env", "An environment variable of the baseline only.", metavar="NAME=VALUE"
         ),
     ] = None
     candidate_env: Annotated[
         list[str] | None,
         option(
             "--candidate-env",
-            "An environment variable for the candidate's launches only.",
+            "An environment variable of the candidate only.",
             metavar="NAME=VALUE",
         ),
     ] = None
@@ -131,9 +138,7 @@ class _SideOptions:
     candidate_adapters: Annotated[str | None, _adapters_option("candidate")] = None
     baseline_step: Annotated[str | None, _step_option("baseline", "candidate")] = None
     candidate_step: Annotated[str | None, _step_option("candidate", "baseline")] = None
-    same: Annotated[
-        bool, flag("--same", "Compare identical code, to measure this machine's noise.")
-    ] = False
+    same: Annotated[bool, flag("--same", "Compare identical code, to measure noise.")] = False
     order: Annotated[str | None, options.ORDER] = None
 
 
@@ -155,32 +160,27 @@ class TwoSidesOptions(_MeasuringOptions):
     """The options that `dlbench compare` and `dlbench gate` share."""
 
     threshold: Annotated[
-        str | None, option("--threshold", "Smallest slowdown called a regression (default 2.5%).")
+        str | None,
+        option(
+            "--threshold", "Smallest slowdown that is a regression (default 2.5%).", metavar="SHARE"
+        ),
     ] = None
     tolerance: Annotated[
         str | None,
-        option("--tolerance", 'Slowdown that must be excluded for "no regression" (default 5%).'),
+        option("--tolerance", "Slowdown that a pass must exclude (default 5%).", metavar="SHARE"),
     ] = None
     judge: Annotated[
         str | None,
         option(
             "--judge",
-            f"What is judged, with commas: {', '.join(NAMES)} (default {TIME}). `memory=5%` sets "
-            "the smallest rise called a regression; twice as much must be excluded.",
-            metavar="NAME[=SHARE],...",
+            f"{listed_or(NAMES)} (default {TIME}), as in `time,memory=5%`.",
+            metavar="NAMES",
         ),
     ] = None
     allow_different: Annotated[bool, ALLOW_DIFFERENT] = False
     no_profile: Annotated[bool, options.NO_PROFILE] = False
-    form: Annotated[str | None, option("--format", f"{', '.join(_FORMATS)}.")] = None
-    write: Annotated[
-        list[str] | None,
-        option(
-            "--write",
-            "Write the report to a file too: .md, .json, .csv, or .xml for JUnit. Repeatable.",
-            metavar="FILE",
-        ),
-    ] = None
+    form: Annotated[str | None, format_option(COMPARED)] = None
+    write: Annotated[list[str] | None, write_option(COMPARED)] = None
     as_json: Annotated[bool, options.JSON] = False
 
 
@@ -200,32 +200,26 @@ class CompareOptions(TwoSidesOptions):
     first: Annotated[
         str,
         argument(
-            "A",
-            "Baseline: a run's id or its start, latest, previous, a store, or files of "
-            "pytest-benchmark, each a launch: `a1.json,a2.json`.",
+            "A", "Baseline: a run (its id, latest, previous), a store, or pytest-benchmark's files."
         ),
     ] = ""
     second: Annotated[str, argument("B", "Candidate, named in the same way.")] = ""
-    now: Annotated[
-        bool, flag("--now", "Measure both sides now, in interleaved pairs of launches.")
-    ] = False
+    now: Annotated[bool, flag("--now", "Measure both sides now, in pairs of launches.")] = False
     suite_name: Annotated[
         str | None,
-        option("--suite", "With --now: the suite whose cells are measured (default quick)."),
+        option(
+            "--suite",
+            "With --now: the suite to measure (default quick).",
+            autocompletion=completion.suites,
+        ),
     ] = None
     pairs: Annotated[
         str | None,
-        option(
-            "--pairs",
-            f"With --now: minimum and maximum number of pairs per cell (default {FEWEST}-{MOST}).",
-        ),
+        option("--pairs", f"With --now: pairs of launches per cell (default {FEWEST}-{MOST})."),
     ] = None
     interval: Annotated[
         str | None,
-        option(
-            "--interval",
-            "With --now: measure until the 95 % interval is ± this share (default 2%).",
-        ),
+        option("--interval", "With --now: until the interval is ± this share (default 2%)."),
     ] = None
     undecided: Annotated[str, undecided_option("pass")] = "pass"
     exit_zero: Annotated[bool, flag("--exit-zero", "Exit with 0 whatever the verdicts are.")] = (
@@ -237,13 +231,10 @@ class CompareOptions(TwoSidesOptions):
 def compare_command(given: CompareOptions) -> None:
     """Is B slower than A? Compare stored runs, or two sides measured now, cell by cell.
 
-    Each cell gets an interval and a verdict.
-
-    Give --python twice for a framework: the baseline first, then the candidate. Given once, it is
-    the candidate, and dlbench's own environment is the baseline (your own step has none: one
-    interpreter serves both sides). Measured now, the two sides of a cell are launched in pairs,
-    which take turns. Slower cells are profiled on both sides at the end, and the operators that
-    account for the difference are named (`--no-profile` leaves that out).
+    Each cell gets an interval and a verdict. Give --python twice for a framework: the baseline
+    first, then the candidate. Given once, it is the candidate, and dlbench's own environment is the
+    baseline. Slower cells that are measured now are profiled, and the operators that account for
+    the difference are named.
 
     Exit codes (always 0 with `--exit-zero`):
 
@@ -251,22 +242,13 @@ def compare_command(given: CompareOptions) -> None:
     - 1: a regression
     - 5: the candidate gave no number where the baseline did
     - 7: the candidate computes something else than the baseline
-    - 6: no cell was measured on both sides; with `--undecided fail` also if a cell has too little
-      evidence
+    - 6: no cell was measured on both sides, or with `--undecided fail` a cell is undecided
 
     Examples:
 
     - `dlbench compare previous latest`
-    - `dlbench compare 20261119 20261120 --format markdown`
-    - `dlbench compare here.sqlite there.sqlite`
-    - `dlbench compare a1.json,a2.json,a3.json b1.json,b2.json,b3.json`
-    - `dlbench compare --now --python torch=/opt/a/bin/python --python
-      torch-next:torch=/opt/b/bin/python`
-    - `dlbench compare --now --frameworks mxnet --candidate-env OMP_WAIT_POLICY=passive --networks
-      lstm32`
-    - `dlbench compare --now --frameworks torch --baseline-adapters HEAD~1`
-    - `dlbench compare --now --frameworks torch --threads 1 --candidate-env MKLDNN_VERBOSE=1 --order
-      sequential`
+    - `dlbench compare old.json new.json`
+    - `dlbench compare --now --python torch=new/bin/python --networks fcn5`
     """
     form = report_format(given.form, given.as_json, given.write)
     is_lenient(given.undecided)  # a wrong word is refused before anything is measured
@@ -359,14 +341,13 @@ def report_format(
 
     Raises UsageError for an unknown format, and for a file that cannot be written.
     """
-    formats = formats_of(report)
-    known = [suffix for suffix, name in _FORMAT_OF_SUFFIX.items() if name in formats]
     for path in write or ():
         if reason := why_unwritable(Path(path)):
             raise UsageError(f"{path} cannot be written: {reason}.")
-        if Path(path).suffix.lower() not in known:
-            raise UsageError(f"{path}: unknown file type. The name must end in {', '.join(known)}.")
-    return options.form_of(form, as_json, formats)
+        if not format_of_file(report, Path(path)):
+            known = listed_or(tuple(suffixes_of(report)))
+            raise UsageError(f"{path}: unknown file type. The name must end in {known}.")
+    return options.form_of(form, as_json, formats_of(report))
 
 
 def rule_given(
@@ -626,8 +607,7 @@ def show(
     print(to_stdout(report, content, ReportOptions(), form), end=end, flush=True)
     for name in write or ():
         path = Path(name)
-        form_of_file = _FORMAT_OF_SUFFIX[path.suffix.lower()]
-        text = export(report, content, ReportOptions(), form_of_file)
+        text = export(report, content, ReportOptions(), format_of_file(report, path))
         if not text.endswith("\n"):
             text += "\n"
         options.write_file(path, text, "The report")

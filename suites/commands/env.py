@@ -17,7 +17,7 @@ from ..environments.announcements import announcement
 from ..errors import DlbenchError, Interrupted, UsageError
 from ..planning.framework import find, offered
 from ..run import launch_files
-from . import options
+from . import completion, options
 from .list import list_frameworks
 from .options import argument, flag, takes
 
@@ -87,7 +87,9 @@ class EnvBuildOptions(EnvOptions):
     names: Annotated[
         list[str] | None,
         argument(
-            "NAME", "Frameworks to build. Without names, all but the large and the historic ones."
+            "NAME",
+            "Frameworks to build. Without names, all but the large and the historic ones.",
+            autocompletion=completion.framework,
         ),
     ] = None
     on_request: Annotated[bool, flag("--rest", "Build the large and the historic ones.")] = False
@@ -138,7 +140,10 @@ class EnvRemoveOptions(EnvOptions):
     """The options of `dlbench env remove`."""
 
     names: Annotated[
-        list[str] | None, argument("NAME", "Frameworks whose environments to remove.")
+        list[str] | None,
+        argument(
+            "NAME", "Frameworks whose environments to remove.", autocompletion=completion.framework
+        ),
     ] = None
     releases: Annotated[
         bool,

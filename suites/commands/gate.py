@@ -31,12 +31,11 @@ class GateOptions(TwoSidesOptions):
     name: Annotated[str, options.SUITE]
     baseline: Annotated[
         list[str] | None,
-        option("--baseline", "The baseline's interpreter. Repeatable.", metavar="FRAMEWORK=PATH"),
+        option("--baseline", "The baseline's interpreter. Repeatable.", metavar="NAME=PATH"),
     ] = None
     undecided: Annotated[str, undecided_option("fail")] = "fail"
     qualify: Annotated[
-        bool,
-        flag("--qualify", "Test how small a slowdown a gate of these cells finds. Stores nothing."),
+        bool, flag("--qualify", "Which slowdowns does a gate of these cells find?")
     ] = False
 
 
@@ -45,32 +44,27 @@ def gate_command(given: GateOptions) -> None:
     """Measure a candidate against a baseline, and fail if it is slower, broken or different.
 
     A pair is one launch of the baseline and one of the candidate, which take turns where they can.
-    A cell gets pairs until it has a verdict, 40 at most. Launches are longer than in a run of the
-    suite where that saves time. Slower cells are profiled on both sides, and the operators that
-    account for the difference are named. The last line says "gate passed", "gate failed" or "gate
-    undecided", and why.
+    A cell gets pairs until it has a verdict, 40 at most. Slower cells are profiled, and the
+    operators that account for the difference are named. The last line says "gate passed", "gate
+    failed" or "gate undecided", and why.
 
     Exit codes:
 
     - 0: passed; a slowdown of 5 % (`--tolerance`) is excluded in every cell
     - 1: failed; a regression is confirmed
     - 5: failed; the candidate gave no number where the baseline did
-    - 7: failed; the candidate computes something else than the baseline (own steps; see
-      `--allow-different`)
+    - 7: failed; the candidate computes something else than the baseline
     - 6: undecided; a cell has too little evidence (0 with `--undecided pass`)
 
-    `--qualify` measures identical code and a deliberate slowdown of 5 %, and reports for each cell
-    which slowdowns a gate finds on this machine, how often and how soon. Exit code 0: the slowdown
-    was found in every cell; 1: identical code was called slower; 6: neither.
+    `--qualify` measures identical code and a slowdown of 5 %, and says which slowdowns a gate finds
+    on this machine. Exit code 0: found in every cell; 1: identical code was called slower; 6:
+    neither.
 
     Examples:
 
-    - `dlbench gate quick --baseline torch=/opt/last-release/bin/python --frameworks torch`
-    - `dlbench gate nightly.toml --baseline-adapters origin/main --write comment.md --write
-      junit.xml`
-    - `dlbench gate quick --qualify --frameworks torch --networks lstm32 --budget 20m`  (what does
-      it find?)
-    - `dlbench gate quick --baseline-adapters HEAD~1 --threads 1`
+    - `dlbench gate quick --step old.py --candidate-step new.py --threads 1`
+    - `dlbench gate quick --frameworks torch --baseline torch=old/bin/python`
+    - `dlbench gate quick --qualify --frameworks torch --networks lstm32`
     """
     if given.qualify:
         raise typer.Exit(qualify(given, given.name, given.baseline or ()))

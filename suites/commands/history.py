@@ -19,6 +19,7 @@ from dlbench.reports.results.storage.store import Store
 from ..display.screen import say
 from ..errors import UsageError, unknown_name
 from ..planning import values
+from ..planning.axes import listed_or
 from . import options
 from .options import ShownAxisOptions, flag, option, takes
 
@@ -36,25 +37,17 @@ class HistoryOptions(ShownAxisOptions):
     since: Annotated[
         str | None, option("--since", "Only nights from this date on: 2026-03-01.", metavar="DATE")
     ] = None
-    magnitude: Annotated[str, option("--magnitude", "Smallest change to report: 2.5%.")] = "2.5%"
-    quantity: Annotated[
-        str,
-        option(
-            "--quantity",
-            "Instead of the time of a step: memory, first_step, import, start or faults.",
-        ),
-    ] = TIME
-    form: Annotated[str | None, option("--format", f"{', '.join(formats_of(REPORT))}.")] = None
+    magnitude: Annotated[
+        str, option("--magnitude", "Smallest change to report.", metavar="SHARE")
+    ] = "2.5%"
+    quantity: Annotated[str, option("--quantity", f"{listed_or(NAMES)}.")] = TIME
+    form: Annotated[str | None, option("--format", f"{listed_or(formats_of(REPORT))}.")] = None
     plot: Annotated[
         Path | None,
-        option(
-            "--plot",
-            "Also draw 24 series (.png or .svg), those with changes first.",
-            metavar="FILE",
-        ),
+        option("--plot", "Also draw 24 series (.png or .svg), changes first.", metavar="FILE"),
     ] = None
     everything: Annotated[
-        bool, flag("--all", "Show every series and every change, on further pages of the plot too.")
+        bool, flag("--all", "Show every series and every change, also in plots.")
     ] = False
     as_json: Annotated[bool, options.JSON] = False
 
@@ -65,13 +58,14 @@ def history_command(given: HistoryOptions) -> None:
 
     A night is one run. A change is a night from which on a cell stays at another level, or a slow
     drift over many nights. Nights that also measured a baseline show the ratio to it. Others show
-    absolute seconds, where a shift of the machine looks like a change of the code.
+    absolute seconds, where a shift of the machine looks like a change of the code. The exit code is
+    0, whether there is a change or not.
 
     Examples:
 
-    - `dlbench history --plot history.png`
-    - `dlbench history --network fcn5 --framework torch --since 2026-03-01 --all`
-    - `dlbench history --quantity memory`
+    - `dlbench history`
+    - `dlbench history --network fcn5 --framework torch --since 2026-03-01`
+    - `dlbench history --quantity memory --plot history.png`
     """
     form = options.form_of(given.form, given.as_json, formats_of(REPORT))
     if given.quantity not in NAMES:

@@ -11,6 +11,7 @@ from ..environments import environment
 from ..environments.interpreters import name_of
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning import networks, suite, values
+from ..planning.axes import AXIS_OPTIONS, LIMITS
 from ..planning.framework import Framework, offered
 from ..planning.settings import Tuned, known_launch_settings, lacking, launch_setting
 from ..planning.values import Build
@@ -27,27 +28,20 @@ class ListOptions:
     """The options of `dlbench list`."""
 
     capabilities: Annotated[
-        bool,
-        flag(
-            "--capabilities",
-            "Ask each framework with an environment what it can do (takes a few minutes the "
-            "first time).",
-        ),
+        bool, flag("--capabilities", "Ask each framework what it can do (minutes, the first time).")
     ] = False
     settings: Annotated[
-        bool,
-        flag(
-            "--settings", "Show the settings that tune rows, the launch settings, and their costs."
-        ),
+        bool, flag("--settings", "Show the settings that tune rows, and the launch settings.")
     ] = False
     frameworks: Annotated[
-        str | None,
-        option("--frameworks", "With --capabilities: only these frameworks, comma-separated."),
+        str | None, option("--frameworks", "With --capabilities: only these frameworks.")
     ] = None
     against: Annotated[
-        str | None,
-        option("--against", "With --capabilities: compare with a published table, `gurari2021`."),
+        str | None, option("--against", "With --capabilities: compare with a table (`gurari2021`).")
     ] = None
+    axes: Annotated[
+        bool, flag("--axes", "Show the options of the axes, and every word that they take.")
+    ] = False
     adapter: Annotated[list[str] | None, options.ADAPTER] = None
     python: Annotated[list[str] | None, options.PYTHON] = None
     as_json: Annotated[bool, options.JSON] = False
@@ -59,11 +53,9 @@ def list_command(given: ListOptions) -> None:
 
     Examples:
 
-    - `dlbench list --json`
-    - `dlbench list --settings`
+    - `dlbench list`
+    - `dlbench list --axes`
     - `dlbench list --capabilities --frameworks torch,jax`
-    - `dlbench list --capabilities --against gurari2021`
-    - `dlbench list --capabilities --python torch=/opt/nightly/bin/python`
     """
     for name in ("frameworks", "python", "against"):
         if getattr(given, name) and not given.capabilities:
@@ -73,6 +65,9 @@ def list_command(given: ListOptions) -> None:
     if given.capabilities:
         _list_capabilities(given)
         return
+    if given.axes and not given.as_json:
+        _show_axes()
+        return
     frameworks = list_frameworks()
     if given.as_json:
         print_json(
@@ -80,6 +75,7 @@ def list_command(given: ListOptions) -> None:
                 "networks": list_networks(),
                 "frameworks": frameworks,
                 "suites": _list_suites(),
+                "axes": list_axes(),
                 "launch_settings": list_launch_settings(),
             }
         )
@@ -121,6 +117,14 @@ def _list_suites() -> list[dict[str, Any]]:
             "launches": shipped.protocol.launches,
         }
         for shipped in suite.shipped().values()
+    ]
+
+
+def list_axes() -> list[dict[str, Any]]:
+    """Return the option of each axis, with the words that it takes."""
+    return [
+        {"axis": axis.axis, "option": axis.option, "values": axis.details or axis.help}
+        for axis in (*AXIS_OPTIONS, *LIMITS)
     ]
 
 
@@ -186,6 +190,15 @@ def _framework_row(framework: Framework) -> dict[str, Any]:
 
 def _settings(table: Mapping[str, Tuned]) -> list[dict[str, Any]]:
     return [{"name": name, **setting.model_dump(mode="json")} for name, setting in table.items()]
+
+
+def _show_axes() -> None:
+    """Print the options of the axes with every word that they take."""
+    rows = [
+        [f"{axis.option} {axis.metavar}", (axis.details or axis.help).replace("`", "")]
+        for axis in (*AXIS_OPTIONS, *LIMITS)
+    ]
+    table("Options of the axes, and the words that they take", ["option", "values"], rows)
 
 
 def _show_settings(frameworks: list[dict[str, Any]]) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 import typer
 from typer.models import OptionInfo
 
-from ..display.help import metavar_of, panel_of
+from ..display.help import RESULTS, metavar_of, panel_of
 from ..environments.folders import write_whole
 from ..errors import UsageError, unknown_name
 from ..planning import own, values, variables
@@ -34,6 +34,7 @@ from ..planning.axes import (
     SuiteOverrides,
     option_of,
 )
+from . import completion
 
 if TYPE_CHECKING:
     from dlbench.reports.results.results import Narrowing
@@ -59,9 +60,9 @@ def flag(name: str, text: str) -> Any:
     return option(name, text, metavar="")
 
 
-def argument(metavar: str, text: str) -> Any:
+def argument(metavar: str, text: str, **further: Any) -> Any:
     """Return the declaration of an argument."""
-    return typer.Argument(metavar=metavar, help=text)
+    return typer.Argument(metavar=metavar, help=text, **further)
 
 
 def names_of(kind: type) -> list[str]:
@@ -123,78 +124,77 @@ def takes(
 
 JSON = flag("--json", "Print JSON.")
 STORE = option(
-    "--store", "Result store: a file, or a database URL.", metavar="FILE", envvar="DLBENCH_STORE"
+    "--store",
+    "Store: file or URL (default `$DLBENCH_STORE` or dlbench.sqlite).",
+    metavar="FILE",
+    envvar="DLBENCH_STORE",
 )
 SEED = option("--seed", "Seed for the order of launches.", metavar="N")
-STEPS = option("--steps", "Maximum number of timed steps per launch.", metavar="N")
+STEPS = option("--steps", "Maximum number of timed samples per launch.", metavar="N")
 CELL_BUDGET = option(
     "--cell-budget",
-    "Time limit of each launch: 60s, 10m. A longer one is stopped and marked timed out.",
+    "Time limit of each launch: 60s, 10m. A longer one has timed out.",
     metavar="TIME",
 )
 BUDGET = option("--budget", "Time budget for all launches: 90s, 10m, 1.5h.", metavar="TIME")
-RESULTS = "Which results"
-"""The panel of the options that choose stored results."""
-OF_SUITE = option("--suite", "Only runs of this suite.", rich_help_panel=RESULTS)
+OF_SUITE = option(
+    "--suite", "Only runs of this suite.", rich_help_panel=RESULTS, autocompletion=completion.suites
+)
 OF_MACHINE = option("--machine", "Only the machine with this fingerprint.", metavar="FINGERPRINT")
 NO_BUILD = flag("--no-build", "Skip rows whose environment is not built.")
-PRE = flag("--pre", "Take pre-releases and nightlies too, where the package index has any.")
-NO_PROFILE = flag(
-    "--no-profile",
-    "Do not profile slower cells: no operators are named (two to four launches more of each side).",
+PRE = flag("--pre", "Take pre-releases and nightly builds too.")
+NO_PROFILE = flag("--no-profile", "Do not profile slower cells, so that no operators are named.")
+NO_WAIT_FOR_QUIET = flag(
+    "--no-wait-for-quiet", "Do not wait for a quiet machine or repeat disturbed launches."
 )
-NO_QUIET_GATE = flag(
-    "--no-quiet-gate", "Do not wait for a quiet machine or repeat disturbed launches."
+ORDER = option("--order", "`turns` (launches alternate, the default) or `sequential`.")
+SUITE = argument(
+    "SUITE",
+    "A suite's name (`dlbench list`), or a file ending in .toml.",
+    autocompletion=completion.suites,
 )
-ORDER = option(
-    "--order",
-    "How launches follow one another: alternating within tenths of a second (turns, the default "
-    "where cells can), or one after the other (sequential).",
-    metavar="turns|sequential",
+SUITE_OR_CLAIMS = argument(
+    "SUITE",
+    "A suite's name (`dlbench list`), `claims`, or a file ending in .toml.",
+    autocompletion=completion.suites,
 )
-SUITE = argument("SUITE", "A suite's name, or a file ending in .toml.")
-SUITE_OR_CLAIMS = argument("SUITE", "A suite's name, `claims`, or a file ending in .toml.")
 SUITE_OF_NETWORK = option(
     "--suite",
-    "Suite that defines the network and its settings: a name, or a file ending in .toml.",
-    metavar="SUITE",
+    "The suite that defines the network: a name, or a file ending in .toml.",
+    autocompletion=completion.suites,
 )
 PYTHON = option(
     "--python",
-    "Your own interpreter: `torch=/path/to/python`, or `torch-nightly:torch=/path` for an "
-    "additional row.",
+    "Your interpreter: `torch=PATH`, or `new:torch=PATH` as a new row.",
     metavar="NAME=PATH",
 )
 ADAPTER = option(
     "--adapter",
-    "An adapter of your own, outside dlbench: `my_framework=path/to/folder` "
-    "(adapters/TUTORIAL.md).",
+    "An adapter of your own: `my_framework=path/to/folder`.",
     metavar="NAME=FOLDER",
     callback=own.register_adapters,
     is_eager=True,
 )
 STEP = option(
     "--step",
-    "A training step of your own, instead of the suite's networks: see `dlbench new step`.",
+    "Your own training step, not networks (see `dlbench new step`).",
     metavar="FILE",
     callback=own.register_steps,
     is_eager=True,
 )
 LOSS_TOLERANCE = option(
     "--loss-tolerance",
-    "How far the first losses of your own step, or its outputs in inference, may differ "
-    "between launches (default 0.1%).",
+    "How far the step's losses or outputs may differ (default 0.1%).",
     metavar="SHARE",
 )
 ENV = option(
-    "--env",
-    "An environment variable for all launches; NAME alone passes on the shell's. Launches get "
-    "no other variables of the shell.",
-    metavar="NAME[=VALUE]",
+    "--env", "A variable for launches. NAME alone passes on your shell's.", metavar="NAME[=VALUE]"
 )
 
 AXES: dict[str, Any] = {
-    axis.key: option(axis.option, axis.help, metavar=axis.metavar)
+    axis.key: option(
+        axis.option, axis.help, metavar=axis.metavar, autocompletion=completion.of_axis(axis)
+    )
     for axis in (*AXIS_OPTIONS, *LIMITS)
 }
 """The options that choose cells to measure."""
@@ -202,19 +202,19 @@ AXES: dict[str, Any] = {
 
 def _option_to_show(axis: AxisOption) -> Any:
     """Return the option that shows the stored cells of some values only."""
-    names = axis.example or ",".join(axis.known[:2])
-    if names:
-        first = names.partition(",")[0]
-        examples = f"`{first}` or `{names}`"
-        if not first[0].isdecimal():
-            examples += f" or `'{first[0]}*'`"
-    else:
-        examples = "`1` or `1,2,4`"
+    names = axis.example or ",".join(axis.known[:2]) or "1,2,4"
+    text = f"Only these: `{names}`."
+    if axis.axis in ("network", "framework"):
+        text = f"Only these: `{names}`, or a pattern: `'{names[0]}*'`."
     panel = panel_of(axis.option)
     if panel == "What to measure":
         panel = RESULTS
     return option(
-        axis.option, f"Only these: {examples}.", metavar=axis.metavar, rich_help_panel=panel
+        axis.option,
+        text,
+        metavar=axis.metavar,
+        rich_help_panel=panel,
+        autocompletion=completion.of_axis(axis),
     )
 
 
@@ -276,18 +276,16 @@ class LaunchOptions:
         str | None,
         option(
             "--launches",
-            "Launches (fresh processes) per cell: 5, or a range such as 5-20, which ends when "
-            "--interval is reached.",
-            metavar="N|N-M",
+            "Fresh processes per cell: 5, or 5-20, as many as --interval needs.",
+            metavar="N",
         ),
     ] = None
     interval: Annotated[
         str | None,
         option(
             "--interval",
-            "Launch a cell until its 95 % interval is within ± this share: 1% (default 2%, in "
-            "3-20 launches); fastest: until each column's fastest cell is known.",
-            metavar="SHARE|fastest",
+            "Launch until the interval is ±1%, or the `fastest` is known.",
+            metavar="SHARE",
         ),
     ] = None
     steps: Annotated[int | None, STEPS] = None

@@ -68,7 +68,7 @@ class PageOptions(SourceOptions):
 
 @takes(PageOptions)
 def page_command(given: PageOptions) -> None:
-    """Write a report page: one file with every number, its launches, and how to repeat it.
+    """Write a report page: one HTML file with every number and its launches.
 
     The page needs no network and no other file: filters, plots and raw samples are inside. Without
     JavaScript its tables and plots are still there. For a PDF, print it from any browser.
@@ -76,8 +76,6 @@ def page_command(given: PageOptions) -> None:
     Examples:
 
     - `dlbench report page`
-    - `dlbench report page --store here.sqlite --store there.sqlite --out machines.html --title "Two
-      machines"`
     - `dlbench report page --run latest --note what-we-changed.md`
     """
     if reason := why_unwritable(given.out):
@@ -176,19 +174,17 @@ class SiteOptions:
 
 @takes(SiteOptions)
 def site_command(given: SiteOptions) -> None:
-    """Write a site of a store's nights: an index, a page for each run, histories, and a feed.
+    """Write a site of all nights: an index, a page for each run, and histories.
 
-    The feed has the confirmed regressions. The site consists of plain files for any web server or
-    artifact store, and its pages load nothing. The next call writes only
-    what is new: pages of runs without new records stay as they are, and so do those of runs that
-    left the store. Stores of several machines may share a site, one call for each. Remove the
-    folder to start over.
+    Its feed has the confirmed regressions. The site consists of plain files for any web server or
+    artifact store, and its pages load nothing. The next call writes only what is new: pages of runs
+    without new records stay as they are, and so do those of runs that left the store. Stores of
+    several machines may share a site, one call for each. Remove the folder to start over.
 
     Examples:
 
     - `dlbench report site`
-    - `dlbench report site --store nightly.sqlite --out /var/www/nights --url
-      https://example.org/nights/`
+    - `dlbench report site --store nightly.sqlite --out /var/www/nights`
     """
     address = given.url
     if address and not address.startswith(("https://", "http://")):

@@ -53,8 +53,8 @@ def plan_command(given: PlanOptions) -> None:
 
     Examples:
 
+    - `dlbench plan quick`
     - `dlbench plan table4 --networks fcn5 --threads 1,2`
-    - `dlbench plan table4 --devices cuda:all --precisions float32,tf32`
     - `dlbench plan claims`
     """
     machine = probe()

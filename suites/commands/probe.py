@@ -162,7 +162,11 @@ class ProbeOptions:
     ] = False
     threads: Annotated[
         str | None,
-        option("--threads", "Thread counts to measure ceilings at (default 1,cores,cpus)."),
+        option(
+            "--threads",
+            "With --ceilings: at these counts (default 1,cores,cpus).",
+            metavar="COUNTS",
+        ),
     ] = None
 
 

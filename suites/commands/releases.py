@@ -33,7 +33,7 @@ from ..environments.environment import external_source
 from ..environments.releases import EVERY, Release
 from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
 from ..planning import own, values
-from ..planning.axes import SuiteOverrides
+from ..planning.axes import SuiteOverrides, listed_or
 from ..planning.framework import Framework, find, modes_meant
 from ..planning.plan import Plan, check_count, heap_line, memory_line
 from ..planning.suite import words_of_cell
@@ -41,7 +41,7 @@ from ..run import groups, profiling
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import schedule_for
 from ..run.sides import Side
-from . import options
+from . import completion, options
 from .options import (
     AxisOptions,
     BuildOptions,
@@ -69,13 +69,18 @@ class _WhichOptions:
     """The releases to measure, and how to show them."""
 
     framework: Annotated[
-        str, argument("FRAMEWORK", "A framework, or a mode of it: `jax`, `torch:compile`.")
+        str,
+        argument(
+            "FRAMEWORK",
+            "A framework, or a mode of it: `jax`, `torch:compile`.",
+            autocompletion=completion.framework,
+        ),
     ]
     first: Annotated[
         str | None,
         option(
             "--from",
-            "The oldest release (default: the first that a Python of this machine can run).",
+            "The oldest release (default: the first that a Python can run).",
             metavar="VERSION",
         ),
     ] = None
@@ -86,19 +91,19 @@ class _WhichOptions:
         str,
         option(
             "--every",
-            "`minor`: the last release of each minor version, and that of --from; `all`.",
+            "`all`, or `minor`: the last of each minor version (default).",
             metavar="WHICH",
         ),
     ] = "minor"
     pre: Annotated[bool, options.PRE] = False
     suite: Annotated[str, options.SUITE_OF_NETWORK] = _SUITE
-    no_quiet_gate: Annotated[bool, options.NO_QUIET_GATE] = False
+    no_wait_for_quiet: Annotated[bool, options.NO_WAIT_FOR_QUIET] = False
     no_profile: Annotated[bool, options.NO_PROFILE] = False
     order: Annotated[str | None, options.ORDER] = None
     plot: Annotated[
         Path | None, option("--plot", "Also draw a picture (.png or .svg).", metavar="FILE")
     ] = None
-    form: Annotated[str | None, option("--format", f"{', '.join(FORMATS)}.")] = None
+    form: Annotated[str | None, option("--format", f"{listed_or(tuple(FORMATS))}.")] = None
     as_json: Annotated[bool, options.JSON] = False
 
 
@@ -110,9 +115,8 @@ class ReleasesOptions(_WhichOptions, AxisOptions, LaunchOptions, BuildOptions, S
         list[str] | None,
         option(
             "--python",
-            "Interpreters to compare instead of releases, in order: "
-            "`old=/path/to/python,new=/path/to/python`.",
-            metavar="NAME=PATH,...",
+            "Interpreters instead of releases, in order: `old=PATH,new=PATH`.",
+            metavar="NAME=PATH",
         ),
     ] = None
 
@@ -125,19 +129,17 @@ def releases_command(given: ReleasesOptions) -> None:
     """Measure a framework's releases side by side, and show where it became slower or faster.
 
     Each release with files for an installed Python gets an environment, with dependencies of its
-    time. The command first announces the size of the downloads and the disk space they take. The
-    launches of all releases are interleaved, and each must agree with the reference. A slower one
-    is profiled beside the one before it, and the operators that account for the difference are
-    named. A release that cannot be built, imported or run gets a line with the reason. `dlbench env
-    remove FRAMEWORK --releases` removes the environments.
+    time. The command first says what it will download. The launches of all releases take turns, and
+    each must agree with the reference. A slower one is profiled beside the one before it, and the
+    operators that account for the difference are named. A release that cannot be built or run gets
+    a line with the reason. `dlbench env remove FRAMEWORK --releases` removes the environments.
+
+    Exit code 1: no release gave a number.
 
     Examples:
 
     - `dlbench releases jax --network lstm32 --threads 1 --from 0.4.20`
-    - `dlbench releases tensorflow --network fcn5 --threads 1 --every all --from 2.18.0 --budget 2h`
-    - `dlbench releases jax --step train_step.py --from 0.6.0 --plot releases.png`
-    - `dlbench releases torch --network fcn5 --python
-      old=/opt/old/bin/python,new=/opt/new/bin/python`
+    - `dlbench releases jax --step train_step.py --from 0.6.0 --every all`
     """
     seconds = options.seconds_of(given.budget)
     machine = probe()
@@ -154,7 +156,7 @@ def releases_command(given: ReleasesOptions) -> None:
         RELEASES,
         partial(schedule_for, grouping=grouping),
         ceilings=False,
-        quiet_gate=not given.no_quiet_gate,
+        quiet_gate=not given.no_wait_for_quiet,
         lines=lambda: (
             size_of(plan),
             kind_of_protocol(plan),

@@ -25,30 +25,64 @@ from dlbench.reports.results.storage.store import Store
 from ..display.help import CommandLine, Group
 from ..display.screen import say
 from ..errors import UsageError, unknown_name
+from ..planning.axes import listed_or
 from ..planning.framework import counterparts_of_2016, release_dates
 from . import options
 from .options import ShownAxisOptions, flag, option, takes
+
+RENAMED = {"cells": "recurrent", "launches": "phases"}
+"""Reports of earlier versions, whose names now mean something else elsewhere."""
+PANELS = {
+    "Which is fastest": (
+        "fastest",
+        "matrix",
+        "frameworks",
+        "machines",
+        "figure1",
+        "precisions",
+        "tuning",
+        "latency",
+        "serving",
+    ),
+    "How many threads and workers": ("threads", "containers", "scaling", "feed"),
+    "Where the time goes": ("phases", "costs", "operators", "noise", "trend", "ceilings"),
+    "What changed": ("comparisons", "releases", "progress"),
+    "Kinds of networks": ("recurrent", "rnn", "sampling"),
+    "Published results": ("claims", "against", "tables"),
+    "Stores and pages": ("runs", "fleet", "page", "site"),
+}
+"""The reports in the help of `dlbench report`, by the reader's question."""
+PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
 
 
 class _Reports(Group):
     """The commands of all reports, each imported when it is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all commands, the reports first."""
+        """Return the names of all commands, in the order of their panels."""
         reports = [name for name in catalogue.modules() if name not in _WITH_OWN_COMMANDS]
-        return [*reports, *super().list_commands(ctx)]
+        names = [*reports, *super().list_commands(ctx)]
+        ordered = [name for name in PANEL_OF if name in names]
+        return [*ordered, *(name for name in names if name not in PANEL_OF)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of this name."""
         if cmd_name not in catalogue.modules() or cmd_name in _WITH_OWN_COMMANDS:
             return super().get_command(ctx, cmd_name)
         app = CommandLine()
-        app.command(cmd_name)(command_of(catalogue.report(cmd_name)))
+        panel = PANEL_OF.get(cmd_name)
+        app.command(cmd_name, rich_help_panel=panel)(command_of(catalogue.report(cmd_name)))
         return typer.main.get_command(app)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the report that the first word names. Raises UsageError with the nearest name."""
         names = self.list_commands(ctx)
+        if args[0] in RENAMED:
+            new = RENAMED[args[0]]
+            raise UsageError(
+                f"There is no report named {args[0]!r} any more. Its new name is {new}: "
+                f"`dlbench report {new}`."
+            )
         if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise unknown_name("report", args[0], names)
         return super().resolve_command(ctx, args)
@@ -75,7 +109,7 @@ class _StoreOptions:
         list[str] | None,
         option(
             "--store",
-            "Result store. Repeat the option to compare machines.",
+            "Result store. Repeat it to compare machines.",
             metavar="FILE",
             rich_help_panel=options.RESULTS,
         ),
@@ -92,8 +126,8 @@ class SourceOptions(_StoreOptions, ShownAxisOptions):
     """The options that choose stored cells to show."""
 
 
-ALL_RUNS = flag("--all-runs", "Pool a cell's launches from all runs, not only from its newest.")
-_AGAINST_PAPER = "Compare with a published table: shi2016 (the paper's Table 4)."
+ALL_RUNS = flag("--all-runs", "Pool a cell's launches of all runs, not the newest alone.")
+_AGAINST_PAPER = "Compare with a published table: shi2016."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,47 +137,37 @@ class ReportCommandOptions(SourceOptions):
     quantity: Annotated[str, option("--quantity", "What the cells show.")] = ""
     all_runs: Annotated[bool, ALL_RUNS] = False
     all_modes: Annotated[
-        bool,
-        flag("--all-modes", "Show every execution mode, not only the fastest of each framework."),
+        bool, flag("--all-modes", "Show every mode, not only each framework's fastest.")
     ] = False
     claims: Annotated[
         list[Path] | None,
-        option(
-            "--claim", "A claim of your own (TOML). Repeat the option for several.", metavar="FILE"
-        ),
+        option("--claim", "A claim of your own (TOML). Repeatable.", metavar="FILE"),
     ] = None
     fail_on: Annotated[
-        str,
-        option(
-            "--fail-on", ("Exit code 1 if a claim has this verdict on your results: differs, ...")
-        ),
+        str, option("--fail-on", "Exit code 1 if a claim has this verdict: differs, ...")
     ] = ""
     fleet: Annotated[str, option("--fleet", "Only this fleet: its id or the start of it.")] = ""
     top: Annotated[
-        int, option("--top", "Number of lines to show; JSON and CSV have all.", metavar="N", min=1)
+        int, option("--top", "Number of lines to show. JSON and CSV have all.", metavar="N", min=1)
     ] = ReportOptions.top
     within: Annotated[
         str,
         option(
-            "--within",
-            "Time of the slowest call in a hundred, at most, such as `20ms`.",
-            metavar="TIME",
+            "--within", "Longest time of the slowest call in a hundred: `20ms`.", metavar="TIME"
         ),
     ] = ""
     reference: Annotated[
-        str, option("--reference", f"A published table instead of a store: {', '.join(TABLES)}.")
+        str, option("--reference", f"A published table, not a store: {', '.join(TABLES)}.")
     ] = ""
     paper: Annotated[str, option("--paper", "Only the claims of this paper.")] = ""
     against: Annotated[str, option("--against", _AGAINST_PAPER)] = ""
     plot: Annotated[
         Path | None,
         option(
-            "--plot",
-            "Also draw a picture (.png or .svg), with a panel for each network.",
-            metavar="FILE",
+            "--plot", "Also draw a picture (.png or .svg), a panel per network.", metavar="FILE"
         ),
     ] = None
-    form: Annotated[str | None, option("--format", f"{', '.join(FORMATS)}.")] = None
+    form: Annotated[str | None, option("--format", f"{listed_or(tuple(FORMATS))}.")] = None
     as_json: Annotated[bool, options.JSON] = False
 
 
@@ -169,7 +193,7 @@ def _parameters_of(report: Report[Any]) -> list[inspect.Parameter]:
         ReportCommandOptions, without=_OPTIONS_OF_SOME_REPORTS - taken
     ):
         if parameter.name == "quantity":
-            text = f"What the cells show: {', '.join(report.quantities)}."
+            text = f"{listed_or(report.quantities)}."
             parameter = parameter.replace(
                 annotation=Annotated[str, option("--quantity", text)], default=report.quantities[0]
             )

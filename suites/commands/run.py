@@ -45,13 +45,13 @@ class ConditionOptions:
     """The conditions of a run, which a fleet passes on to its jobs."""
 
     no_ceilings: Annotated[bool, flag("--no-ceilings", "Do not measure ceilings first.")] = False
-    no_quiet_gate: Annotated[bool, options.NO_QUIET_GATE] = False
+    no_wait_for_quiet: Annotated[bool, options.NO_WAIT_FOR_QUIET] = False
     order: Annotated[str | None, options.ORDER] = None
     corpus: Annotated[
         Path | None,
         option(
             "--corpus",
-            "Train on this text instead of the generated one (suite `char` only).",
+            "Train on this text instead of a generated one (suite `char`).",
             metavar="FILE",
         ),
     ] = None
@@ -66,16 +66,15 @@ class RunOptions(AxisOptions, LaunchOptions, BuildOptions, SessionOptions, Condi
         str | None,
         option(
             "--trend",
-            "Run one long launch of each cell, and record how its steps, memory and page "
-            "faults change (`report trend`).",
-            metavar="DURATION",
+            "One long launch per cell: does it get slower (`report trend`)?",
+            metavar="TIME",
         ),
     ] = None
     node_name: Annotated[
         str | None,
         option(
             "--node",
-            "Used by a fleet's jobs: records name the node, and the same command resumes its run.",
+            "For a fleet's jobs: the node that records name. Resumes its run.",
             metavar="FLEET/NODE",
         ),
     ] = None
@@ -86,27 +85,15 @@ class RunOptions(AxisOptions, LaunchOptions, BuildOptions, SessionOptions, Condi
 def run_command(given: RunOptions) -> None:
     """Measure a suite on this machine and show its matrix.
 
-    Builds missing environments, after saying what it will download. Every finished launch, or group
-    of launches that take turns, is stored as soon as it ends: Ctrl-C loses only what is unfinished,
-    and --resume continues. The suite `claims` measures what is still needed to test the papers'
-    claims here (`dlbench report claims`), the cells that settle most claims per minute first.
+    Builds missing environments, after saying what it will download. Each launch is stored when it
+    ends: after Ctrl-C, --resume continues. The suite `claims` measures what `dlbench report claims`
+    still needs. `dlbench list --axes` explains the values of every option.
 
     Examples:
 
     - `dlbench run quick`
-    - `dlbench run table4 --frameworks torch,mxnet --networks fcn5 --threads 1,2,4-8 --budget 10m`
-    - `dlbench run quick --frameworks torch --devices cpu,cuda:0 --batch-sizes 64,256`
-    - `dlbench run quick --frameworks torch,jax --threads 1 --world-sizes 1,2`
-    - `dlbench run quick --frameworks torch --cpu-quota none,1 --threads default,1`
-    - `dlbench run feed --networks alexnet --frameworks torch,jax --loader-workers 0,1 --storage
-      cache,disk`
-    - `dlbench run quick --python torch-nightly:torch=/opt/nightly/bin/python`
-    - `dlbench run quick --adapter my_framework=path/to/its/adapter`
-    - `dlbench run char --corpus my_text.txt`
+    - `dlbench run table4 --networks fcn5 --threads 1,2 --budget 10m`
     - `dlbench run threads --step train_step.py --python ~/venv/bin/python`
-    - `dlbench run claims --budget 2h`
-    - `dlbench run threads --step train_step.py --threads 1 --trend 3m`  (does it get slower while
-      it trains?)
     """
     measured = measure_suite(given)
     if measured is not None:
@@ -208,7 +195,7 @@ def _profile(
     return RunProfile(
         schedule=partial(schedule_for, grouping=grouping),
         ceilings=not given.no_ceilings,
-        quiet_gate=not given.no_quiet_gate,
+        quiet_gate=not given.no_wait_for_quiet,
         text=text,
         lines=lambda: (
             size_of(plan),
@@ -382,14 +369,13 @@ class TuneOptions(AxisOptions, BuildOptions, SessionOptions):
 
     suite: Annotated[str, options.SUITE_OF_NETWORK] = "tuning"
     cell_budget: Annotated[str | None, options.CELL_BUDGET] = None
-    no_quiet_gate: Annotated[bool, options.NO_QUIET_GATE] = False
+    no_wait_for_quiet: Annotated[bool, options.NO_WAIT_FOR_QUIET] = False
     order: Annotated[str | None, options.ORDER] = None
     write: Annotated[
         Path | None,
         option(
             "--write",
-            "Write the fastest configuration: FILE.sh, FILE.env, Dockerfile, or FILE.yaml (a "
-            "Kubernetes container).",
+            "Write the fastest way to FILE.sh, FILE.env, FILE.yaml or Dockerfile.",
             metavar="FILE",
         ),
     ] = None
@@ -402,23 +388,20 @@ def tune_command(given: TuneOptions) -> None:
 
     Successive halving: every configuration gets one launch, the faster half another, and so on. The
     last two and the default (as installed, as many threads as cores) then take turns, and the gain
-    comes from these launches alone. A configuration is dropped at its first failed launch (one with
-    valid times, at its third implausible time).
+    comes from these launches alone.
 
-    Without --threads it tries 1 to the number of CPUs (on a GPU, the suite's count); without a
-    mode, every mode. It tries each setting both alone and left out, and adds to all of them each
-    launch setting that is possible here: other allocators, OpenMP wait policies and thread binding,
-    huge pages (`dlbench list --settings`). A budget reserves time for the pairs, so a short one
-    tries fewer configurations. Launches are stored, but reports show a search only with --run.
+    Without --threads it tries 1 to the number of CPUs, without a mode every mode. It tries each
+    setting alone and left out, and other allocators, OpenMP wait policies, thread binding and huge
+    pages where this machine allows them (`dlbench list --settings`). A short budget tries fewer
+    configurations. Launches are stored, but reports show a search only with --run.
+
+    Exit code 1: no pair of launches was measured.
 
     Examples:
 
     - `dlbench tune --network fcn5 --framework torch --budget 20m`
-    - `dlbench tune --network lstm32 --frameworks torch,jax --threads 1,2`
-    - `dlbench tune --network my_net --suite my_suite.toml --framework torch`
     - `dlbench tune --step train_step.py --threads 1..cpus`
-    - `dlbench tune --network fcn5 --framework torch --tuning installed,tuned+jemalloc --write
-      Dockerfile`
+    - `dlbench tune --network fcn5 --framework torch --write Dockerfile`
     """
     from dlbench.reports.results.record import SEARCH, SEARCHING
     from dlbench.reports.results.storage import delivery
@@ -446,7 +429,7 @@ def tune_command(given: TuneOptions) -> None:
         ),
         (Side(SEARCH),),
         ceilings=False,
-        quiet_gate=not given.no_quiet_gate,
+        quiet_gate=not given.no_wait_for_quiet,
         lines=lambda: (
             *_search_lines(len(plan.cells)),
             memory_line(plan, machine),

@@ -22,6 +22,7 @@ from dlbench.reports.results.storage.store import Store
 from ..display.help import CommandLine
 from ..display.screen import StatusLine, err, say
 from ..errors import UsageError
+from ..planning.axes import listed_or
 from ..run import preparation
 from . import options
 from .options import argument, flag, option, takes
@@ -101,13 +102,11 @@ FORMATS = ("pytest-benchmark", "csv", "parquet")
 class ExportOptions:
     """The options of `dlbench export`."""
 
-    form: Annotated[str, option("--format", f"Output format: {', '.join(FORMATS)}.")] = FORMATS[0]
+    form: Annotated[str, option("--format", f"{listed_or(FORMATS)}.")] = FORMATS[0]
     store_file: Annotated[str, options.STORE] = options.DEFAULT_STORE
     run: Annotated[
         str | None,
-        option(
-            "--run", "The run: latest, previous, its id or the start of it. Without it, the newest."
-        ),
+        option("--run", "The run: latest (default), previous, its id or the start of it."),
     ] = None
     suite: Annotated[str | None, options.OF_SUITE] = None
     machine: Annotated[str | None, options.OF_MACHINE] = None
@@ -123,9 +122,8 @@ def export_command(given: ExportOptions) -> None:
 
     Examples:
 
-    - `dlbench export --format pytest-benchmark > run.json`
-    - `dlbench export --suite quick --run 20261120T120000-abc123 > run.json`
     - `dlbench export --format csv > launches.csv`
+    - `dlbench export --format pytest-benchmark > run.json`
     """
     form = options.form_of(given.form, False, FORMATS)
     if form == "pytest-benchmark":

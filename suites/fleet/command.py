@@ -46,14 +46,10 @@ class _FleetOptions:
     name: Annotated[str, options.SUITE]
     on: Annotated[
         str | None,
-        option(
-            "--on",
-            "Where jobs run: on Slurm (default), or as processes on this machine.",
-            metavar="|".join(_SCHEDULERS),
-        ),
+        option("--on", "Where jobs run: `slurm` (default), or `local` processes.", metavar="WHERE"),
     ] = None
     nodes: Annotated[
-        int | None, option("--nodes", "Number of nodes; idle ones first.", metavar="N", min=1)
+        int | None, option("--nodes", "Number of nodes. Idle ones come first.", metavar="N", min=1)
     ] = None
     nodelist: Annotated[
         str | None, option("--nodelist", "Use these nodes: n1,n2.", metavar="NAMES")
@@ -76,14 +72,16 @@ class _FleetOptions:
         str,
         option(
             "--node-python",
-            "The Python that has dlbench on the nodes (default: this one).",
+            "The nodes' Python that has dlbench (default: this one).",
             metavar="PATH",
         ),
     ] = ""
     store_file: Annotated[str, options.STORE] = options.DEFAULT_STORE
     folder: Annotated[
         Path | None,
-        option("--folder", "For logs; all nodes must see it under this path.", metavar="FOLDER"),
+        option(
+            "--folder", "Folder for logs, which all nodes see under this path.", metavar="FOLDER"
+        ),
     ] = None
     resume: Annotated[
         bool, flag("--resume", "Resubmit the unfinished jobs of the suite's newest fleet.")
@@ -186,11 +184,9 @@ def run_command(given: FleetRunOptions) -> None:
 
     Examples:
 
-    - `dlbench fleet run quick --on slurm --partition cpu --nodes 4 --store
-      postgresql+psycopg://me@host/results`
-    - `dlbench fleet run quick --on slurm --nodelist n1,n2 --frameworks torch --launches 5`
-    - `dlbench fleet run quick --on slurm --resume`
-    - `dlbench fleet run quick --on local --nodes 2 --frameworks null --store results.sqlite --wait`
+    - `dlbench fleet run quick --nodes 4 --store postgresql+psycopg://me@host/db`
+    - `dlbench fleet run quick --resume`
+    - `dlbench fleet run quick --on local --nodes 2 --frameworks null --wait`
     """
     words = options.words_of(given, options.names_of(_JobOptions))
     name = given.name

@@ -32,7 +32,7 @@ OF_THE_SUITE: dict[str, dict[str, Any]] = {
     "budget": {"metavar": "TIME", "help": "time budget for all launches"},
     "seed": {"metavar": "N", "type": int, "help": "seed for the order of launches"},
     "store": {"metavar": "FILE", "help": "also keep the records in this store"},
-    "no-quiet-gate": {
+    "no-wait-for-quiet": {
         "action": "store_true",
         "help": "do not wait for a quiet machine or repeat disturbed launches",
     },

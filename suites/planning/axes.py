@@ -7,7 +7,7 @@ session, so this module imports little.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,8 @@ class AxisOption:
     """The option of an axis: ``known`` names, numbers up to ``most``, or words of its own.
 
     ``key`` is the key in suite files and names the option ("world_sizes" is --world-sizes).
-    ``example`` gives --help two names if there is no list of them.
+    ``example`` gives --help two names if there is no list of them. ``help`` fits a line of it,
+    ``details`` (shown by `dlbench list --axes`) explains every word.
     """
 
     axis: str
@@ -47,6 +48,7 @@ class AxisOption:
     known: tuple[str, ...] = ()
     most: int = 0
     example: str = ""
+    details: str = ""
 
     @property
     def option(self) -> str:
@@ -60,6 +62,12 @@ class AxisOption:
         return word(self.axis, defaults[self.axis]) if self.axis in defaults else ""
 
 
+def listed_or(names: Sequence[str]) -> str:
+    """Return names in a sentence: "fed, prefetched or loader"."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}"
+
+
 def option_of(key: str) -> str:
     """Return the option of a key: "world_sizes" is --world-sizes."""
     return "--" + key.replace("_", "-")
@@ -69,123 +77,138 @@ AXIS_OPTIONS = (
     AxisOption(
         "network",
         "networks",
-        "Networks, such as `fcn5,resnet50`, or a pattern: `'lstm*'`.",
+        "Names or patterns: `fcn5,resnet50`, `'lstm*'`.",
         "NAMES",
         example="fcn5,lstm32",
+        details="Networks, such as `fcn5,resnet50`, or a pattern: `'lstm*'`.",
     ),
     AxisOption(
         "framework",
         "frameworks",
-        "Frameworks: `torch` (its default mode), `torch:compile`, `torch:*` (every mode).",
+        "`torch`, `torch:compile` (one mode), `torch:*` (every mode).",
         "NAMES",
         example="torch,jax",
+        details="`torch` (its default mode), `torch:compile`, `torch:*` (every mode).",
     ),
     AxisOption(
         "threads",
         "threads",
-        "Thread counts: `1,2,4-8`, `cores`, `4*cpus`, `1..4*cpus` (1, 2, 3, 4, 6, 8, 12, ...), "
-        "`default` (no count is set), `quota` (the CPU quota rounded up).",
+        "Thread counts: `1,2,4-8`, `1..4*cpus`, `cores`, `quota`, `default`.",
         "COUNTS",
+        details="`1,2,4-8`, `cores`, `4*cpus`, `1..4*cpus` (1, 2, 3, 4, 6, 8, 12, ...), `default` "
+        "(no count is set), `quota` (the CPU quota rounded up).",
     ),
     AxisOption(
         "batch_size",
         "batch_sizes",
-        "Mini-batch sizes: `64`, `16,32,64`, `16..128` (16, 24, 32, ...).",
+        "Mini-batch sizes: `64`, `16,32,64`, `16..128`.",
         "SIZES",
+        details="`64`, `16,32,64`, `16..128` (16, 24, 32, ...).",
     ),
     AxisOption(
         "device",
         "devices",
-        "Devices: `cpu`, `cuda:0`, `cuda:all`, `gpus` (all, if any), or a GPU's UUID.",
+        "`cpu`, `cuda:0`, `cuda:all`, `gpus` (all, if any) or a GPU's UUID.",
         "NAMES",
         example="cpu,cuda:0",
     ),
     AxisOption(
         "precision",
         "precisions",
-        f"Arithmetic precision: {', '.join(PRECISIONS)}.",
+        f"Arithmetic: {listed_or(PRECISIONS)}.",
         "NAMES",
         known=PRECISIONS,
     ),
     AxisOption(
-        "placement",
-        "placements",
-        "Where a step gets its mini-batch: `resident` on the device; copied to a GPU from "
-        "`pinned` or `pageable` memory; a new one at each step: `fed` from memory, `prefetched`, "
-        "or from a file by the framework's `loader`.",
-        "NAMES",
-        known=PLACEMENTS,
-    ),
-    AxisOption(
         "tuning",
         "tuning",
-        "Settings: `installed` (none), `tuned` (all), `installed+NAME`, `tuned-NAME`, `each` "
-        "(every one in turn), `tuned+jemalloc` (a launch setting too), `launch` (each of those in "
-        "turn).",
+        "Settings: `installed` (none), `tuned` (all), `tuned+NAME`, `each`, ...",
         "WHICH",
         example="installed,tuned",
+        details="Settings: `installed` (none), `tuned` (all), `installed+NAME`, `tuned-NAME`, "
+        "`each` (every one in turn), `tuned+jemalloc` (a launch setting too), `launch` (each of "
+        "those in turn).",
+    ),
+    AxisOption(
+        "placement",
+        "placements",
+        f"Mini-batches: {listed_or(PLACEMENTS)}.",
+        "NAMES",
+        known=PLACEMENTS,
+        details="Where a step gets its mini-batch: `resident` on the device; copied to a GPU from "
+        "`pinned` or `pageable` memory; a new one at each step: `fed` from memory, `prefetched`, "
+        "or from a file by the framework's `loader`.",
     ),
     AxisOption(
         "affinity",
         "affinity",
-        "CPUs that threads may use: `oversubscribed` (all), `bound` (one per thread), or both.",
+        "CPUs of the threads: `oversubscribed` (all) or `bound` (one each).",
         "WHICH",
         known=(BOUND, OVERSUBSCRIBED),
+        details="CPUs that threads may use: `oversubscribed` (all), `bound` (one per thread), or "
+        "both.",
     ),
     AxisOption(
         "world_size",
         "world_sizes",
-        "Number of workers that share each mini-batch equally, each on a GPU or with its own "
-        "threads: `1,2`.",
+        "Workers that share each mini-batch equally: `1,2`.",
         "COUNTS",
         most=MOST_WORKERS,
+        details="Number of workers that share each mini-batch equally, each on a GPU or with its "
+        "own threads: `1,2`.",
     ),
     AxisOption(
         "instances",
         "instances",
-        "Independent processes that run at once, each on its own CPUs; their joint throughput "
-        "counts: `1,2`.",
+        "Independent processes at once, for joint throughput: `1,2`.",
         "COUNTS",
         most=MOST_WORKERS,
+        details="Independent processes that run at once, each on its own CPUs; their joint "
+        "throughput counts: `1,2`.",
     ),
     AxisOption(
         "cpu_quota",
         "cpu_quota",
-        "CPU time that a launch may use, in CPUs: `none`, `0.5,1,1.5`, `0.5..cpus` (0.5, 1, 1.5, "
-        "2, 3, 4, 6, ...).",
+        "CPU time of a launch, in CPUs: `none`, `0.5,1,1.5`, `0.5..cpus`.",
         "CPUS",
         example="0.5,1",
+        details="CPU time that a launch may use, in CPUs: `none`, `0.5,1,1.5`, `0.5..cpus` (0.5, "
+        "1, 1.5, 2, 3, 4, 6, ...).",
     ),
     AxisOption(
         "loader_workers",
         "loader_workers",
-        "Threads or processes of a framework's loader, in addition to the step's threads: `0,1,2` "
-        "(0: the step waits).",
+        "Workers of the framework's data loader: `0,1,2`.",
         "COUNTS",
+        details="Threads or processes of a framework's loader, in addition to the step's threads: "
+        "`0,1,2` (0: the step waits).",
     ),
     AxisOption(
         "storage",
         "storage",
-        "Where a loader finds its file: `cache` (in memory, since it was read before), `disk` "
-        "(dropped from memory).",
+        "Where the loader finds its file: `cache` (memory) or `disk`.",
         "NAMES",
         known=STORAGES,
+        details="Where a loader finds its file: `cache` (in memory, since it was read before), "
+        "`disk` (dropped from memory).",
     ),
     AxisOption(
         "sync",
         "sync",
-        "When workers exchange: `step` (gradients at every step), `local:4` (parameters after "
-        "every 4 steps), `async` (shared parameters, without waiting).",
+        "How often workers synchronise: `step`, `local:4`, `async`.",
         "WHEN",
         example="step,local:4",
+        details="How often workers synchronise: `step` (gradients at every step), `local:4` "
+        "(parameters after every 4 steps), `async` (shared parameters, without waiting).",
     ),
     AxisOption(
         "task",
         "task",
-        "What a step is: `training` (forward, backward, update) or `inference` (the forward pass, "
-        "as in serving); both with a comma.",
+        "`training`, `inference` (the forward pass), or both with a comma.",
         "NAMES",
         known=TASKS,
+        details="A step is `training` (forward, backward, update) or `inference` (the forward "
+        "pass, as in serving); both with a comma.",
     ),
 )
 LIMITS = (
@@ -198,7 +221,7 @@ LIMITS = (
     AxisOption(
         "threads",
         "device_threads",
-        "Thread count of cells on a GPU, where threads only launch kernels: `cores`.",
+        "Threads of cells on a GPU, which only launch kernels: `cores`.",
         "COUNT",
     ),
 )

@@ -452,7 +452,7 @@ def null(folder: Path) -> Path:
     (folder / "mine.toml").write_text(
         suite_of_null("mine", 0.002, threads=[1, 2], protocol={"seconds": 0.01})
     )
-    quick = ("--no-ceilings", "--no-quiet-gate", "--store", "null.sqlite")
+    quick = ("--no-ceilings", "--no-wait-for-quiet", "--store", "null.sqlite")
     for _ in range(2):
         done = run_command(
             folder, "run", "mine.toml", *quick, "--launches", "2", "--batch-sizes", "8"
@@ -481,7 +481,7 @@ def own_steps(folder: Path) -> Path:
     (folder / "train_net.py").write_text(STEP.format(work=90_000))
     (folder / "no_loss.py").write_text("def prepare(cell):\n    return lambda: sum(range(1000))\n")
     steps = ("--step", "parse_logs.py", "--step", "train_net.py", "--step", "no_loss.py")
-    options = ("--no-ceilings", "--no-quiet-gate", "--launches", "2", "--store", "own.sqlite")
+    options = ("--no-ceilings", "--no-wait-for-quiet", "--launches", "2", "--store", "own.sqlite")
     done = run_command(folder, "run", "mine.toml", *options, *steps)
     assert done.returncode == 0, done.stderr
     return folder / "own.sqlite"

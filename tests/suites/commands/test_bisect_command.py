@@ -24,7 +24,7 @@ from dlbench.suites.planning import framework
 from dlbench.suites.run import runner
 
 NAMES = [f"v{number}" for number in range(9)]
-QUIETLY = ("--threads", "1", "--no-quiet-gate", "--seed", "1")
+QUIETLY = ("--threads", "1", "--no-wait-for-quiet", "--seed", "1")
 
 
 @pytest.fixture

@@ -209,7 +209,7 @@ def test_a_launch_during_which_the_runner_was_stopped_is_repeated_and_a_copy_hol
         suite_of_null(step_seconds=0.05, protocol={"launches": 3, "steps": 10})
     )
     store = folder / "dlbench.sqlite"
-    with running_command(folder, "run", "mine.toml", "--no-quiet-gate") as process:
+    with running_command(folder, "run", "mine.toml", "--no-wait-for-quiet") as process:
         wait_until(lambda: records_in(store), "the first record")
         # Without what SQLite keeps beside it. A record is seen a moment before it is in the file.
         wait_until(

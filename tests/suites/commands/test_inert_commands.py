@@ -44,7 +44,7 @@ def test_an_adapter_of_somebody_else(
             else check_seen
         )(out)
     code, out, errors = command(
-        "run", "mine.toml", "--adapter", adapter, "--no-ceilings", "--no-quiet-gate"
+        "run", "mine.toml", "--adapter", adapter, "--no-ceilings", "--no-wait-for-quiet"
     )
     assert code == 0, errors
     check_seen(errors)

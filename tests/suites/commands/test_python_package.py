@@ -122,7 +122,7 @@ def test_the_package_runs_as_the_command() -> None:
     assert "list" in done.stdout
 
 
-QUICKLY = {"no_ceilings": True, "no_quiet_gate": True}
+QUICKLY = {"no_ceilings": True, "no_wait_for_quiet": True}
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_a_mistake_raises_the_line_that_the_command_says(folder, options, said, 
 def test_ctrl_c_that_reaches_the_caller_alone_ends_the_run_and_keeps_what_is_finished(folder):
     code = (
         "import dlbench; dlbench.run('mine.toml', launches=200, no_ceilings=True, "
-        "no_quiet_gate=True)"
+        "no_wait_for_quiet=True)"
     )
     caller = subprocess.Popen(
         [sys.executable, "-c", code], cwd=folder, stderr=subprocess.PIPE, text=True

@@ -23,7 +23,7 @@ def folder(tmp_path):
 
 
 def test_launches_of_a_block_form_a_group_and_their_ratios_come_from_it(folder, command):
-    code, said, complaints = command("run", "mine.toml", "--order", "turns", "--no-quiet-gate")
+    code, said, complaints = command("run", "mine.toml", "--order", "turns", "--no-wait-for-quiet")
     assert code == 0, complaints
     assert "and 2 other cells in turns" in complaints or "null" in said
     records = records_in(folder)

@@ -360,7 +360,7 @@ batch_size = 2
 """
 SUITE = suite_of_null(networks=["small"], protocol=BRIEF) + NETWORK
 NETWORK_AND_THREAD = ("--network", "fcn5", "--threads", "1")
-QUIET = ("--suite", "mine.toml", "--threads", "1", "--no-quiet-gate")
+QUIET = ("--suite", "mine.toml", "--threads", "1", "--no-wait-for-quiet")
 
 
 @pytest.fixture

@@ -219,7 +219,7 @@ def test_a_step_of_ones_own_is_a_benchmark(session, pytester):
     result = session(
         *words,
         "-v",
-        "--dlbench-no-quiet-gate",
+        "--dlbench-no-wait-for-quiet",
         "--dlbench-threads",
         "1",
         "--dlbench-batch-sizes",
@@ -233,7 +233,7 @@ def test_a_step_of_ones_own_is_a_benchmark(session, pytester):
 
 def test_launches_of_a_session_get_environment_variables(session, tmp_path):
     words = (
-        "--dlbench-no-quiet-gate",
+        "--dlbench-no-wait-for-quiet",
         "--dlbench-threads",
         "1",
         "--dlbench-store",

@@ -134,7 +134,7 @@ def test_a_run_measures_what_is_missing_and_then_nothing_is(
     assert code == 0
     assert len(said.splitlines()) == 1
     assert "left out: N2: for a machine with 99 GPUs" in said
-    run = ("run", "claims", "--no-ceilings", "--no-quiet-gate")
+    run = ("run", "claims", "--no-ceilings", "--no-wait-for-quiet")
     code, _, said = command(*run, "--budget", "1ms")
     assert "1 launch left" in said  # one fits any budget
     code, out, said = command(*run, "--resume", "--budget", "5m")

@@ -177,7 +177,7 @@ def test_a_search_tries_tensorflow_with_onednn_and_without(name):
 def records_of(folder, *words, **variables):
     """Run the null framework and return the records."""
     common = (
-        "--frameworks null --networks fcn5 --threads 1 --launches 1 --steps 5 --no-quiet-gate "
+        "--frameworks null --networks fcn5 --threads 1 --launches 1 --steps 5 --no-wait-for-quiet "
         "--no-ceilings"
     )
     done = run_command(folder, "run", "quick", *common.split(), *words, **variables)

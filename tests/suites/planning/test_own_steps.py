@@ -21,7 +21,7 @@ from dlbench.suites.run.launch import LaunchRunner
 from dlbench.suites.run.launcher import launch_process
 
 SUITE = suite_of_null("mine", 0.001, threads=[1], protocol={"steps": 5})
-QUICK = ("--no-ceilings", "--no-quiet-gate")
+QUICK = ("--no-ceilings", "--no-wait-for-quiet")
 STEP = """
 def prepare(cell):
     state = {{"loss": 1.0}}

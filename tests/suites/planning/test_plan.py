@@ -416,7 +416,9 @@ def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(
         f"{needed}"
     )
     assert said in " ".join(planned.split())
-    _, _, complaint = command("run", "large.toml", "--no-ceilings", "--no-quiet-gate", "--no-build")
+    _, _, complaint = command(
+        "run", "large.toml", "--no-ceilings", "--no-wait-for-quiet", "--no-build"
+    )
     assert said in " ".join(complaint.split())
     (record,) = records_in(tmp_path)
     assert record.outcome.status is Status.SKIPPED

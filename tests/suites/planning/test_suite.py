@@ -266,7 +266,7 @@ def test_two_networks_of_one_name_share_no_cell_and_records_keep_their_numbers(t
             + SMALL.replace("784", numbers).replace("512", "8")
         )
         (tmp_path / "mine.toml").write_text(text)
-        assert command("run", "mine.toml", "--no-ceilings", "--no-quiet-gate")[0] == 0
+        assert command("run", "mine.toml", "--no-ceilings", "--no-wait-for-quiet")[0] == 0
     with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
         records = store.records()
         assert len(store.cells()) == 2

@@ -67,7 +67,7 @@ def built(tutorial) -> Path:
 def test_it_runs_as_the_tutorial_says(built):
     _, words = command_of("dlbench run quick")
     done = run_command(
-        built, *words[1:], "--launches", "1", "--steps", "3", "--no-ceilings", "--no-quiet-gate"
+        built, *words[1:], "--launches", "1", "--steps", "3", "--no-ceilings", "--no-wait-for-quiet"
     )
     assert done.returncode == 0, done.stderr
     fcn5, lstm32 = (

@@ -18,7 +18,7 @@ from dlbench.suites.planning import framework, own, variables
 from dlbench.suites.planning.plan import check_variables
 
 SUITE = suite_of_null("mine", 0.001, threads=[1], protocol={"steps": 4, "launches": 1})
-QUICK = ("--no-ceilings", "--no-quiet-gate")
+QUICK = ("--no-ceilings", "--no-wait-for-quiet")
 READS_LAYERS = """
 import os
 
@@ -315,7 +315,7 @@ STEP = (
     "--env",
     "OMP_WAIT_POLICY=passive",
 )
-QUIETLY = "--no-quiet-gate"
+QUIETLY = "--no-wait-for-quiet"
 ALONE = ("--order", "sequential")
 BUILDS = ("--python", f"old={sys.executable},new={sys.executable}")
 COMMANDS = {

@@ -80,7 +80,7 @@ def test_two_processes_run_at_once_on_cpus_of_their_own(tmp_path):
         "--instances",
         "1,2",
     )
-    done = run_command(tmp_path, "run", "quick", *words, "--no-quiet-gate", "--no-ceilings")
+    done = run_command(tmp_path, "run", "quick", *words, "--no-wait-for-quiet", "--no-ceilings")
     assert done.returncode == 0, done.stderr
     one, two = sorted(records_in(tmp_path), key=lambda record: record.cell.instances)
     assert two.outcome.status is Status.OK, two.outcome.reason

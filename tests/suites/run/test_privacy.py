@@ -129,7 +129,7 @@ def test_no_store_and_no_report_tells_who_measured(
     )
     Path("mine.toml").write_text(suite)
     adapter = ("--adapter", f"mine={private_folder / 'mine'}")
-    reported = command("run", "mine.toml", *adapter, "--no-ceilings", "--no-quiet-gate")
+    reported = command("run", "mine.toml", *adapter, "--no-ceilings", "--no-wait-for-quiet")
     assert reported[0] == 0, reported
     assert "<path>/where" in reported[2]
     shown = [*reported[1:]]

@@ -163,13 +163,13 @@ def test_the_next_run_removes_the_groups_of_one_that_was_killed(
         suite_of_null(step_seconds=0.05, cpu_quota=[0.5], protocol={"steps": 1000})
     )
     with running_command(
-        tmp_path, "run", "mine.toml", "--no-ceilings", "--no-quiet-gate"
+        tmp_path, "run", "mine.toml", "--no-ceilings", "--no-wait-for-quiet"
     ) as process:
         left = wait_until(lambda: own_groups(places, process.pid), "a group")
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     done = run_command(
-        tmp_path, "run", "mine.toml", "--no-ceilings", "--no-quiet-gate", "--steps", "2"
+        tmp_path, "run", "mine.toml", "--no-ceilings", "--no-wait-for-quiet", "--steps", "2"
     )
     assert done.returncode == 0, done.stderr
     assert [group for group in left if group.exists()] == []
@@ -238,7 +238,7 @@ def test_a_framework_that_ignores_the_quota_is_distinguished_from_one_that_heeds
     ]
     (tmp_path / "contained.toml").write_text(OF_TWO)
     done = run_command(
-        tmp_path, "run", "contained.toml", "--no-ceilings", "--no-quiet-gate", *adapters
+        tmp_path, "run", "contained.toml", "--no-ceilings", "--no-wait-for-quiet", *adapters
     )
     assert done.returncode == 0, done.stdout + done.stderr
     records = [

@@ -130,7 +130,7 @@ hidden = 8
 steps = 10
 batch_size = 4
 """
-QUIET = ("--no-ceilings", "--no-quiet-gate")
+QUIET = ("--no-ceilings", "--no-wait-for-quiet")
 
 
 def write(folder, steps=120, grid=NETWORK, protocol=None, **settings):

@@ -46,7 +46,7 @@ def test_the_search_finds_the_setting_that_helps_and_leaves_the_one_that_hurts(t
 
     folder = write_adapter(tmp_path / "mine", MORE, modes=MODES + TUNING)
     words = ("--network", "fcn5", "--framework", "mine", "--threads", "1", "--write", "tuned.sh")
-    reported = dlbench("tune", *words, "--adapter", f"mine={folder}", "--no-quiet-gate")
+    reported = dlbench("tune", *words, "--adapter", f"mine={folder}", "--no-wait-for-quiet")
     assert reported["finalists"][0]["tuning"] == "installed+half"
     assert reported["against"]["tuning"] == "installed"
     assert reported["gain"]["pairs"] == 8
