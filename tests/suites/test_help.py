@@ -265,12 +265,12 @@ def test_the_command_line_takes_every_example(example: str, surroundings: Path) 
     command_of(names).make_context("dlbench", words[len(names) :])
 
 
-class Planned(Exception):
+class PlannedError(Exception):
     """Raised where a command would begin to measure."""
 
 
 def _planned(*given: Any, **further: Any) -> Any:
-    raise Planned
+    raise PlannedError
 
 
 MEASURED = [
@@ -299,7 +299,7 @@ def test_every_example_that_measures_can_be_planned(
     done = CliRunner().invoke(app_of(words[0]), words)
     if words[:2] == ["run", "claims"] and done.exit_code == 0:
         return
-    assert isinstance(done.exception, Planned), (done.exception, done.output)
+    assert isinstance(done.exception, PlannedError), (done.exception, done.output)
 
 
 SHOWN = [
