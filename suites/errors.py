@@ -5,7 +5,7 @@ exit codes of commands that completed.
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 # The base of this room's errors, too.
 from dlbench.reports.results.errors import DlbenchError as DlbenchError
@@ -18,6 +18,31 @@ GATE_FAILED = 1  # a regression is confirmed; `bisect`: and the first slower can
 GATE_BROKEN = 5  # the candidate gave no number where the baseline did
 GATE_UNDECIDED = 6  # no regression is confirmed, but a cell has too little evidence to exclude one
 GATE_DIFFERENT = 7  # the candidate computes something else than the baseline
+_OF_TWO_SIDES = {
+    "passed": 0,
+    "regression": GATE_FAILED,
+    "broken": GATE_BROKEN,
+    "different": GATE_DIFFERENT,
+    "undecided": GATE_UNDECIDED,
+}
+EXIT_CODES: Mapping[str, Mapping[str, int]] = {
+    "gate": _OF_TWO_SIDES,
+    "compare": _OF_TWO_SIDES,
+    "bisect": {
+        "no slowdown": 0,
+        "found": GATE_FAILED,
+        "broken": GATE_BROKEN,
+        "different": GATE_DIFFERENT,
+        "several changes": GATE_UNDECIDED,
+        "no number": GATE_UNDECIDED,
+        "undecided": GATE_UNDECIDED,
+    },
+    "releases": {"unchanged": 0, "changed": 0, "no number": NOTHING_MEASURED},
+    "tune": {"faster": 0, "default": 0, "undecided": 0, "no number": NOTHING_MEASURED},
+    "history": {"unchanged": 0, "pending": 0, "changed": 0},
+    "doctor": {"fine": 0, "unknown": 0, "may harm": 0, "harms": 0},
+}
+"""The exit code of each verdict in a command's JSON."""
 
 
 class SuitesError(DlbenchError):

@@ -18,6 +18,7 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import HOLES, Entry, Page, Table
 from dlbench.reports.formats.markup import escaped, paragraph, pipe_row
 from dlbench.reports.report import Report
+from dlbench.reports.results.answer import Answer
 from dlbench.reports.results.comparison import CellComparison, Comparison
 from dlbench.reports.results.differences import side_differences_line
 from dlbench.reports.results.flags import KINDS, PARITY_UNCHECKED, FlagKind
@@ -475,13 +476,16 @@ class GateOutcome(NamedTuple):
 _BEYOND = (Status.UNSUPPORTED, Status.OUT_OF_MEMORY)
 
 
+def is_beyond_both(cell: CellComparison) -> bool:
+    """Tell whether neither side can measure a cell."""
+    return cell.baseline.status in _BEYOND and cell.candidate.status in _BEYOND
+
+
 def gate_outcome(comparison: Comparison) -> GateOutcome:
     """Return the outcome of a gate."""
     counts = {verdict: len(cells) for verdict, cells in by_verdict(comparison).items()}
     holes = comparison.having(Verdict.HOLE)
-    beyond = sum(
-        cell.baseline.status in _BEYOND and cell.candidate.status in _BEYOND for cell in holes
-    )
+    beyond = sum(is_beyond_both(cell) for cell in holes)
     counts[Verdict.HOLE] = len(holes) - beyond + comparison.unmeasured
     if comparison.rule.further:
         return outcome_of(counts, "judgement", of_time=False)
@@ -527,6 +531,28 @@ def _counts_text(
             clause = "worse than the baseline"
         clauses.append(f"{count}{total} {verb} {clause}")
     return ", ".join(clauses)
+
+
+_ANSWERS = {
+    Verdict.REGRESSION: "regression",
+    Verdict.BROKEN: "broken",
+    Verdict.DIFFERENT: "different",
+}
+
+
+def answer(comparison: Comparison) -> Answer:
+    """Return the gravest verdict on the cells in a word, and the reason.
+
+    Cells of two machines get no verdict, so that they leave a comparison undecided.
+    """
+    outcome = gate_outcome(comparison)
+    reason = outcome.why if comparison.purpose == "gate" else headline(comparison)
+    for verdict, word in _ANSWERS.items():
+        if comparison.having(verdict):
+            return Answer(word, reason)
+    if outcome.outcome == "undecided" or comparison.having(Verdict.COMPARISON):
+        return Answer("undecided", reason)
+    return Answer("passed", reason)
 
 
 _CHANGES = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.DIFFERENT, Verdict.IMPROVEMENT)
@@ -723,12 +749,24 @@ def comparison_page(comparison: Comparison) -> Page:
     return Page((heading(comparison), machines(comparison)), tuple(tables), tuple(after))
 
 
+def _comparison_to_github(comparison: Comparison) -> str:
+    """Return the annotations of a workflow, whose texts are those of this module."""
+    from dlbench.reports.compare.annotations import comparison_to_github
+
+    return comparison_to_github(comparison)
+
+
 REPORT = Report(
     name="compare",
     summary="A candidate against a baseline, cell by cell, with a verdict.",
     examples=("dlbench compare previous latest",),
     page=lambda comparison, options: comparison_page(comparison),
+    answer=answer,
     data=comparison_data,
     rows=comparison_rows,
-    own_formats={"markdown": comparison_to_markdown, "junit": comparison_to_junit},
+    own_formats={
+        "markdown": comparison_to_markdown,
+        "junit": comparison_to_junit,
+        "github": _comparison_to_github,
+    },
 )

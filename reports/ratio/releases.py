@@ -38,6 +38,7 @@ from dlbench.reports.formats.layout import (
 )
 from dlbench.reports.ratio.pairs import Pair, draw, pair_of, seconds_column, with_verdicts
 from dlbench.reports.report import Report, Source
+from dlbench.reports.results.answer import Answer
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.differences import (
     MOST_SHOWN,
@@ -433,6 +434,16 @@ def _is_drawable(analysis: Releases) -> bool:
     return any(point.cell.timed for point in analysis.rows)
 
 
+def _answer(analysis: Releases) -> Answer:
+    """Return whether a release differs from the one before it, and the headline."""
+    reason = " ".join(headline(analysis))
+    if any(point.change for point in analysis.rows):
+        return Answer("changed", reason)
+    if any(point.cell.shown for point in analysis.rows):
+        return Answer("unchanged", reason)
+    return Answer("no number", reason)
+
+
 def _headline_of_changes(analysis: Releases) -> list[str]:
     """Return the headline where a release differs from the one before it."""
     return headline(analysis) if any(point.change for point in analysis.rows) else []
@@ -447,6 +458,7 @@ REPORT = Report(
     ),
     analyse=_analyse,
     page=lambda analysis, options: _page(analysis),
+    answer=_answer,
     data=_data,
     rows=lambda analysis: csv_rows(_columns(analysis, analysis.rows), analysis.rows),
     draw=lambda analysis, path, options: _draw(analysis, path),

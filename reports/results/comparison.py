@@ -185,6 +185,8 @@ class Comparison:
     """Measures it again; empty if unknown, as for stored runs."""
     operators: tuple[StepDifference, ...] = ()
     """Operators that account for the difference of slower cells, where both sides were profiled."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The candidate's file of a user's own step, by row; without those outside the repository."""
 
     def having(self, verdict: Verdict) -> tuple[CellComparison, ...]:
         """Return the cells with this verdict."""

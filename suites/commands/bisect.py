@@ -13,7 +13,7 @@ import typer
 
 from dlbench.adapters.protocol import TUNED
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.compare.bisection import REPORT, headline
+from dlbench.reports.compare.bisection import REPORT, answer, headline
 from dlbench.reports.results.bisection import Bisection, BisectionOutcome
 from dlbench.reports.results.hosts import host_of
 from dlbench.reports.results.judged import NAMES, TIME
@@ -23,20 +23,12 @@ from dlbench.reports.results.posterior import CONFIDENCE
 from dlbench.reports.results.record import BASELINE, BISECTING, CANDIDATE, Run
 from dlbench.reports.results.storage import delivery
 from dlbench.reports.results.storage.store import Store
-from dlbench.reports.results.verdict import DEFAULT, Rule, Verdict
+from dlbench.reports.results.verdict import DEFAULT, Rule
 
 from ..display.screen import command_words, resume_command, say
 from ..environments import commits, releases
 from ..environments.environment import Source, external_source
-from ..errors import (
-    GATE_BROKEN,
-    GATE_DIFFERENT,
-    GATE_FAILED,
-    GATE_UNDECIDED,
-    FrameworkEnvironmentError,
-    UsageError,
-    unknown_name,
-)
+from ..errors import EXIT_CODES, FrameworkEnvironmentError, UsageError, unknown_name
 from ..planning import framework as frameworks
 from ..planning import own, values
 from ..planning.axes import listed_or
@@ -184,7 +176,7 @@ def bisect_command(given: BisectOptions) -> None:
     Examples:
 
     - `dlbench bisect jax --network lstm32 --threads 1 --good 0.4.20 --bad 0.12.0`
-    - `dlbench bisect --repo . --step step.py --threads 1 --good v1.2 --bad HEAD`
+    - `dlbench bisect --repo . --step bench.py --threads 1 --good v1.2 --bad HEAD`
     """
     form = report_format(given.form, given.as_json, given.write, REPORT)
     if given.quantity != TIME and "," in given.quantity:
@@ -206,19 +198,7 @@ def bisect_command(given: BisectOptions) -> None:
     show(bisection, form, given.write, REPORT)
     if form != "terminal":
         say(headline(bisection))
-    raise typer.Exit(_exit_code(bisection))
-
-
-def _exit_code(bisection: Bisection) -> int:
-    """Return the exit code of a bisection."""
-    if bisection.ends.verdict is Verdict.BROKEN:
-        return GATE_BROKEN
-    codes = {
-        BisectionOutcome.NO_SLOWDOWN: 0,
-        BisectionOutcome.FOUND: GATE_FAILED,
-        BisectionOutcome.DIFFERENT: GATE_DIFFERENT,
-    }
-    return codes.get(bisection.outcome, GATE_UNDECIDED)
+    raise typer.Exit(EXIT_CODES[BISECTING][answer(bisection).verdict])
 
 
 def _measure(

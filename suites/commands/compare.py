@@ -1,9 +1,10 @@
 """`dlbench compare`: a candidate against a baseline, stored or measured now."""
 
-import os.path
+import contextlib
+import os
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NoReturn
@@ -12,8 +13,9 @@ import typer
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Machine, probe
+from dlbench.reports.compare.annotations import annotation
 from dlbench.reports.compare.report import REPORT as COMPARED
-from dlbench.reports.compare.report import gate_outcome
+from dlbench.reports.compare.report import answer
 from dlbench.reports.formats.export import (
     export,
     format_of_file,
@@ -36,14 +38,7 @@ from dlbench.reports.results.verdict import DEFAULT, Rule, Verdict, fewest_pairs
 
 from ..display.numbers import in_words
 from ..display.screen import command_words, resume_command, say
-from ..errors import (
-    GATE_BROKEN,
-    GATE_DIFFERENT,
-    GATE_FAILED,
-    GATE_UNDECIDED,
-    UsageError,
-    unknown_name,
-)
+from ..errors import EXIT_CODES, GATE_UNDECIDED, DlbenchError, UsageError, unknown_name
 from ..planning import values
 from ..planning.axes import listed_or
 from ..planning.framework import find
@@ -252,7 +247,8 @@ def compare_command(given: CompareOptions) -> None:
     """
     form = report_format(given.form, given.as_json, given.write)
     is_lenient(given.undecided)  # a wrong word is refused before anything is measured
-    comparison = measure_comparison(given).comparison if given.now else compare_stored(given)
+    with annotating_errors(form):
+        comparison = measure_comparison(given).comparison if given.now else compare_stored(given)
     show_and_exit(comparison, form, given)
 
 
@@ -313,25 +309,15 @@ def is_lenient(undecided: str) -> bool:
     return values.one_of(undecided, "choice for --undecided", ("fail", "pass")) == "pass"
 
 
-_CODES = {
-    Verdict.REGRESSION: GATE_FAILED,
-    Verdict.BROKEN: GATE_BROKEN,
-    Verdict.DIFFERENT: GATE_DIFFERENT,
-}
-
-
 def exit_code(comparison: Comparison, lenient: bool) -> int:
     """Return the exit code of a comparison: that of its gravest verdict.
 
     A ``lenient`` one passes if it is undecided.
     """
-    for verdict, code in _CODES.items():
-        if comparison.having(verdict):
-            return code
-    is_undecided = gate_outcome(comparison).outcome == "undecided"
-    if (is_undecided or comparison.having(Verdict.COMPARISON)) and not lenient:
-        return GATE_UNDECIDED
-    return 0
+    verdict = answer(comparison).verdict
+    if verdict == "undecided" and lenient:
+        return 0
+    return EXIT_CODES[comparison.purpose][verdict]
 
 
 def report_format(
@@ -505,8 +491,41 @@ def measure(
             profiling.profile_cells(plan, run, pair, prepared, machine, slower, store)
             comparison = report_of(store, run, rule)
         say(_pairs_line(store, run, comparison))
-    command = rerun_command(command_words(), run.seed)
-    return MeasuredSides(run, replace(comparison, command=command), left // 2)
+    comparison = replace(
+        comparison,
+        command=rerun_command(command_words(), run.seed),
+        files=_files_in_repository(plan, pair[1]),
+    )
+    return MeasuredSides(run, comparison, left // 2)
+
+
+def _files_in_repository(plan: Plan, candidate: Side) -> dict[str, str]:
+    """Return the candidate's file of each own step, as its path in the repository of a CI job."""
+    root = Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd()).resolve()
+    files = {}
+    for row in plan.rows:
+        framework = row.build.framework
+        if framework.file is None:
+            continue
+        file = (candidate.step or framework).file or framework.file
+        path = file.resolve()
+        if path.is_relative_to(root):
+            files[row.build.name] = path.relative_to(root).as_posix()
+    return files
+
+
+GITHUB = "github"
+
+
+@contextlib.contextmanager
+def annotating_errors(form: str) -> Iterator[None]:
+    """Annotate an error that ends the command, where the format is that of GitHub's workflows."""
+    try:
+        yield
+    except DlbenchError as error:
+        if form == GITHUB:
+            print(annotation("error", "dlbench", str(error)), flush=True)
+        raise
 
 
 def _cells_in_turns(plan: Plan, grouping: Grouping) -> str:

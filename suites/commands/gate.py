@@ -13,6 +13,7 @@ from . import options
 from .compare import (
     MeasuredSides,
     TwoSidesOptions,
+    annotating_errors,
     exit_code,
     is_lenient,
     measure,
@@ -70,7 +71,8 @@ def gate_command(given: GateOptions) -> None:
         raise typer.Exit(qualify(given, given.name, given.baseline or ()))
     form = report_format(given.form, given.as_json, given.write)
     lenient = is_lenient(given.undecided)
-    comparison = measure_gate(given).comparison
+    with annotating_errors(form):
+        comparison = measure_gate(given).comparison
     show(comparison, form, given.write)
     if form != "terminal":
         # for the person who reads stderr while a program reads the report

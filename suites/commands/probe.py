@@ -2,6 +2,7 @@
 
 import os
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ from rich.text import Text
 from dlbench.adapters.launch.evidence import fault_seconds
 from dlbench.hardware_probe import ProbeError, describe, measure, probe
 from dlbench.hardware_probe.doctor import Finding, Severity, diagnose, gather_facts, take_sample
+from dlbench.reports.results.answer import Answer, answer_data
 from dlbench.reports.results.naming import counted
 from dlbench.reports.results.safe_text import visible
 
@@ -52,12 +54,12 @@ def doctor_command(given: DoctorOptions) -> None:
 
     For some seconds, observes other programs and how well identical work repeats; then checks the
     settings of CPU and memory. The exit code is 0 whatever it finds, and 3 if no temporary file can
-    be written. To fail a script, read the counts from --json.
+    be written. To fail a script, read the verdict from --json.
 
     Examples:
 
     - `dlbench doctor`
-    - `dlbench doctor --json | jq .counts`
+    - `dlbench doctor --json | jq .verdict`
     """
     facts = gather_facts(variables=os.environ, passed_on=guest_environment({}))
     try:
@@ -76,13 +78,27 @@ def doctor_command(given: DoctorOptions) -> None:
         return
     severities = [finding.severity for finding in findings]
     readings = facts.sample.readings if facts.sample else ()
-    print_json(
-        {
-            "counts": {str(severity): severities.count(severity) for severity in Severity},
-            "findings": [finding.to_dict() for finding in findings],
-            "readings": [reading.to_dict() for reading in readings],
-        }
-    )
+    content = {
+        "counts": {str(severity): severities.count(severity) for severity in Severity},
+        "findings": [finding.to_dict() for finding in findings],
+        "readings": [reading.to_dict() for reading in readings],
+    }
+    print_json(answer_data("doctor", _answer(severities), content))
+
+
+_VERDICTS = {
+    Severity.HARMS: "harms",
+    Severity.MAY_HARM: "may harm",
+    Severity.UNKNOWN: "unknown",
+    Severity.FINE: "fine",
+}
+
+
+def _answer(severities: Sequence[Severity]) -> Answer:
+    """Return the worst of the findings in a word, and the counts in a sentence."""
+    worst = next((severity for severity in Severity if severity in severities), Severity.FINE)
+    summary = _summary(severities.count(Severity.HARMS), severities.count(Severity.MAY_HARM))
+    return Answer(_VERDICTS[worst], summary)
 
 
 def show_findings(findings: tuple[Finding, ...]) -> None:

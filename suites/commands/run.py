@@ -30,6 +30,7 @@ from .options import AxisOptions, BuildOptions, LaunchOptions, SessionOptions, f
 if TYPE_CHECKING:
     from dlbench.reports.results.record import Record, Run
     from dlbench.reports.results.results import Results
+    from dlbench.reports.results.storage.store import Store
 
     from ..run.runner import RunProfile
     from ..run.schedules import Schedule
@@ -448,7 +449,10 @@ def tune_command(given: TuneOptions) -> None:
     if result is None:
         for line in search.reasons(schedule.without_number()):
             say(line)
-        say(f"dlbench: {_why_no_result(schedule)}")
+        reason = _why_no_result(schedule)
+        say(f"dlbench: {reason}")
+        if given.as_json:
+            print_json(search.data_without_result(schedule, reason))
         raise typer.Exit(NOTHING_MEASURED)
     _show_result(result, _command(plan, result.best, given), given)
     if schedule.launches_left():

@@ -15,6 +15,7 @@ import numpy as np
 from dlbench.adapters import axes, tuning
 from dlbench.adapters.protocol import BOUND, TUNED, Cell, Status
 from dlbench.reports.formats.json import plain
+from dlbench.reports.results.answer import Answer, answer_data
 from dlbench.reports.results.disturbance import left_out
 from dlbench.reports.results.flags import Flag, cell_flags, failed_launches, record_flags
 from dlbench.reports.results.hosts import Host
@@ -543,7 +544,7 @@ def data(result: SearchResult, command: str | None) -> dict[str, Any]:
             "flags": plain(tuple(schedule.flags(cell))),
         }
         finalists.append(finalist)
-    return {
+    content = {
         "finalists": finalists,
         "start": axes.values(schedule.starts[0]),
         "against": axes.values(schedule.to_beat),
@@ -558,6 +559,28 @@ def data(result: SearchResult, command: str | None) -> dict[str, Any]:
         "settings": settings,
         "command": command,
     }
+    return answer_data("tune", _answer(result), content)
+
+
+def _answer(result: SearchResult) -> Answer:
+    """Return whether the fastest configuration is faster than the default one, and the gain."""
+    reason = _gain_sentence(result)
+    if result.best == result.schedule.starts[0]:
+        return Answer("default", reason)
+    if result.gain is None or result.gain.low > 1:
+        return Answer("faster", reason)
+    return Answer("undecided", reason)
+
+
+def data_without_result(schedule: HalvingSchedule, reason: str) -> dict[str, Any]:
+    """Return the same of a search that has no result, for this reason."""
+    content = {
+        "finalists": [],
+        "planned": len(schedule.plan.cells),
+        "tried": schedule.tried(),
+        "failed": schedule.without_number(),
+    }
+    return answer_data("tune", Answer("no number", reason), content)
 
 
 def _name(plan: Plan, cell: Cell) -> str:
