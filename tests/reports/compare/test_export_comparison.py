@@ -13,6 +13,7 @@ from properties import examples
 
 import dlbench.reports
 from dlbench.adapters.protocol import Cell, Status
+from dlbench.reports.compare import annotations
 from dlbench.reports.compare import report as layout
 from dlbench.reports.results.comparison import CellComparison, Comparison, SideOfCell
 from dlbench.reports.results.flags import THREADS_EXCEEDED, Flag
@@ -79,7 +80,7 @@ ONE_OF_EACH = {
     Verdict.COMPARISON: cell_of(Verdict.COMPARISON, 1.5, CELL._replace(threads=32)),
 }
 ALL = comparison(*ONE_OF_EACH.values())
-EXPORTERS = {form: exporter("compare", form) for form in ("markdown", "junit")}
+EXPORTERS = {form: exporter("compare", form) for form in ("markdown", "junit", "github")}
 
 
 def check_markdown(text: str, exported: Comparison) -> None:
@@ -124,7 +125,32 @@ def check_junit(text: str, exported: Comparison) -> None:
         assert all(child.tag in ("failure", "error", "skipped", "system-out") for child in case)
 
 
-CHECKS = {"markdown": check_markdown, "junit": check_junit}
+def commands_of(text: str) -> list[tuple[str, dict[str, str], str]]:
+    """Return the level, the properties and the message of each line, as GitHub's runner reads it."""
+    commands = []
+    for line in text.split("\n"):
+        match = re.fullmatch(r"::(\w+) ([^:]*(?:%3A[^:]*)*)::(.*)", line)
+        assert match is not None, line
+        level, properties, message = match.groups()
+        pairs = dict(part.split("=", 1) for part in properties.split(","))
+        given = {
+            key: value.replace("%2C", ",").replace("%3A", ":").replace("%25", "%")
+            for key, value in pairs.items()
+        }
+        commands.append((level, given, message.replace("%25", "%")))
+    return commands
+
+
+def check_github(text: str, exported: Comparison) -> None:
+    commands = commands_of(text)
+    levels = [level for level, _, _ in commands]
+    assert set(levels) <= {"error", "warning", "notice"}
+    assert all(levels.count(level) <= annotations.MOST for level in levels)
+    assert levels[1:] == sorted(levels[1:], key=["error", "warning", "notice"].index)
+    assert all(set(given) <= {"file", "title"} and message for _, given, message in commands)
+
+
+CHECKS = {"markdown": check_markdown, "junit": check_junit, "github": check_github}
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -177,6 +203,7 @@ def test_a_comment_of_any_names_and_size_is_inert_and_fits(
     check_markdown(comment, exported)
     outside_of_code = [line for line in comment.split("\n") if not line.startswith("    ")]
     assert not re.search(r"@somebody|#1\b|!2|^/", "\n".join(outside_of_code), re.MULTILINE)
+    check_github(EXPORTERS["github"](exported), exported)
 
 
 def test_junit_outcomes() -> None:
@@ -195,6 +222,54 @@ def test_junit_outcomes() -> None:
     error = cases[list(ONE_OF_EACH).index(Verdict.BROKEN)].find("error")
     assert "signal 11" in (error.get("message") or "")
     assert "4.0 threads wanted to run" in (error.text or "")
+
+
+def test_annotations_name_the_outcome_the_grave_cells_and_their_file() -> None:
+    own = CELL._replace(framework="train_step", network="train_step")
+    slower = cell_of(Verdict.REGRESSION, 1.1, own)
+    exported = comparison(
+        slower, *ONE_OF_EACH.values(), files={"train_step": "benchmarks/a, b: c%/train_step.py"}
+    )
+    commands = commands_of(EXPORTERS["github"](exported))
+    level, given, message = commands[0]
+    assert (level, given) == ("error", {"title": "dlbench gate"})
+    assert message.startswith("gate failed: 2 of 9 cells are slower than the baseline")
+    _, given, message = commands[1]
+    assert given["file"] == "benchmarks/a, b: c%/train_step.py"
+    assert "train_step" in given["title"]
+    assert given["title"].endswith(": REGRESSION")
+    assert message == "Candidate / baseline 1.100 (1.089-1.111). a sentence; p 0.003."
+    levels = [
+        (level, given["title"].rpartition(": ")[2])
+        for level, given, _ in commands_of(EXPORTERS["github"](ALL))
+    ]
+    # Neither side can run the cell without a number, so that it needs no warning.
+    assert levels[1:] == [
+        ("error", "REGRESSION"),
+        ("error", "broken"),
+        ("error", "DIFFERENT"),
+        ("warning", "inconclusive"),
+        ("warning", "contended"),
+        ("notice", "improvement"),
+    ]
+    passed = comparison(ONE_OF_EACH[Verdict.NO_REGRESSION])
+    assert EXPORTERS["github"](passed) == (
+        "::notice title=dlbench gate::gate passed: no slowdown in 1 cell"
+    )
+
+
+def test_more_annotations_than_github_shows_are_counted() -> None:
+    slower = [
+        cell_of(Verdict.REGRESSION, 1.1, CELL._replace(threads=1 + count)) for count in range(30)
+    ]
+    commands = commands_of(EXPORTERS["github"](comparison(*slower)))
+    assert len(commands) == annotations.MOST
+    assert commands[-1][2] == "... and 22 more cells: see the report."
+
+
+def test_an_annotation_of_any_text_is_one_command() -> None:
+    line = annotations.annotation("error", "a,b:c%\n::set-env", "50 %\r\n::error::x", "d\ne.py")
+    assert line == "::error file=d e.py,title=a%2Cb%3Ac%25 %3A%3Aset-env::50 %25 ::error::x"
 
 
 def test_the_schema_describes_every_verdict() -> None:

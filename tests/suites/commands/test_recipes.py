@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import pytest
@@ -272,25 +274,192 @@ def clone(tmp_path: Path) -> tuple[Path, dict[str, str]]:
     return project, {**kept, **own, "TMPDIR": str(tmp_path)}
 
 
+ACTION = RECIPES.parents[1] / ".github" / "actions" / "gate" / "action.yml"
+INPUT = re.compile(r"\$\{\{ inputs\.([a-z-]+) \}\}")
+
+
+class Acted(NamedTuple):
+    """The end of an action."""
+
+    code: int
+    outputs: dict[str, str]
+    summary: str
+    said: str
+    errors: str
+
+
+def act(folder: Path, variables: dict[str, str], given: dict[str, str]) -> Acted:
+    """Carry out the steps of the action as GitHub's runner does, with these inputs."""
+    action = yaml.safe_load(ACTION.read_text(encoding="utf-8"))
+    assert set(given) <= set(action["inputs"])
+    inputs = {name: str(each.get("default", "")) for name, each in action["inputs"].items()} | given
+    assert all(inputs[name] for name, each in action["inputs"].items() if each.get("required"))
+    files = {
+        name: folder.parent / name.lower() for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
+    }
+    for file in files.values():
+        file.write_text("")
+    surroundings = {
+        **variables,
+        **{name: str(file) for name, file in files.items()},
+        "GITHUB_ACTION_PATH": str(ACTION.parent),
+        "GITHUB_WORKSPACE": str(folder),
+        "GITHUB_ACTIONS": "true",
+    }
+    (step,) = action["runs"]["steps"]
+    assert "${{" not in step["run"], "an input would be part of the script"
+    own = {
+        name: INPUT.sub(lambda match: inputs[match[1]], text) for name, text in step["env"].items()
+    }
+    done = shell(step["run"], folder, {**surroundings, **own})
+    lines = files["GITHUB_OUTPUT"].read_text().splitlines()
+    values = dict(line.split("=", 1) for line in lines)
+    outputs = {
+        name: values[re.fullmatch(r"\$\{\{ steps\.gate\.outputs\.(\w+) \}\}", each["value"])[1]]  # type: ignore[index]
+        for name, each in action["outputs"].items()
+    }
+    summary = files["GITHUB_STEP_SUMMARY"].read_text()
+    return Acted(done.returncode, outputs, summary, done.stdout, done.stderr)
+
+
+NUMPY_STEP = """
+import numpy as np
+
+def prepare(cell):
+    numbers = np.arange({size}.0)
+
+    def step():
+        np.sort(numbers[::-1])
+
+    return step
+"""
+
+
+@pytest.fixture
+def two_steps(tmp_path: Path) -> tuple[Path, dict[str, str], dict[str, str]]:
+    """Return a folder with two steps of NumPy, variables, and inputs that compare them."""
+    folder = tmp_path / "project"
+    (folder / "steps").mkdir(parents=True)
+    for name, size in (("before", 20_000), ("after", 200_000)):
+        (folder / "steps" / f"{name}.py").write_text(NUMPY_STEP.format(size=size))
+    command = folder / "dlbench"
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m dlbench.suites "$@"\n')
+    command.chmod(0o755)
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("DLBENCH_", "PYTEST_", "GITHUB_"))
+    }
+    inputs = {
+        "step": "steps/after.py",
+        "baseline-step": "steps/before.py",
+        "python": sys.executable,
+        "dlbench": str(command),
+        "arguments": "--threads 1 --no-profile",
+    }
+    return folder, {**kept, "DLBENCH_HOME": str(tmp_path / "home")}, inputs
+
+
+def test_the_action_gates_two_steps_and_annotates_the_slower_file(
+    two_steps: tuple[Path, dict[str, str], dict[str, str]],
+) -> None:
+    folder, variables, inputs = two_steps
+    done = act(folder, variables, inputs)
+    assert done.code == 1, done.errors
+    assert done.outputs["verdict"] == "regression"
+    assert "::error file=steps/after.py,title=after" in done.said
+    assert re.search(
+        r"^::error title=dlbench gate::gate failed: 1 of 1 cell", done.said, re.MULTILINE
+    )
+    report = Path(done.outputs["report"])
+    assert {path.name for path in report.iterdir()} >= {"comment.md", "gate.json", "gate.xml"}
+    assert "### gate failed" in done.summary
+    content = json.loads((report / "gate.json").read_text())
+    assert content["verdict"] == "regression"
+    assert content["rule"]["magnitude"] == 0.025
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"step": "steps/missing.py"}, "there is no file steps/missing.py"),
+        ({"python": "no-such-python"}, "there is no interpreter no-such-python"),
+        ({"baseline-step": "", "baseline": "--help"}, "this clone has no revision --help"),
+        ({"threshold": "much"}, "--threshold"),
+    ],
+)
+def test_an_action_that_cannot_measure_is_an_error_and_no_regression(
+    two_steps: tuple[Path, dict[str, str], dict[str, str]], changed: dict[str, str], said: str
+) -> None:
+    folder, variables, inputs = two_steps
+    done = act(folder, variables, {**inputs, **changed})
+    assert done.code == 2, done.errors
+    assert said in done.errors
+    assert done.outputs["verdict"] == "error"
+
+
+INJECTED = "$(touch pwned)`touch pwned`; touch pwned; \"'; touch pwned #"
+
+
+@pytest.mark.parametrize("name", [*yaml.safe_load(ACTION.read_text())["inputs"]])
+def test_no_input_is_run_as_part_of_the_script(
+    two_steps: tuple[Path, dict[str, str], dict[str, str]], name: str
+) -> None:
+    folder, variables, inputs = two_steps
+    if name in ("install", "qualify"):
+        return  # a command that is run on purpose; a word that is compared
+    done = act(folder, variables, {**inputs, "budget": "1ms", name: INJECTED})
+    assert not (folder / "pwned").exists(), done.said
+    assert done.code != 1
+
+
 @pytest.mark.slow
 def test_a_slower_pull_request_fails_with_a_comment_and_its_report(
     clone: tuple[Path, dict[str, str]],
 ) -> None:
     project, variables = clone
     job = yaml.safe_load((RECIPES / "github-gate.yml").read_text())["jobs"]["gate"]
-    summary = project / "summary.md"
-    settings = {**job["env"], **variables, "GITHUB_STEP_SUMMARY": str(summary)}
-    steps = {step["name"]: step["run"] for step in job["steps"] if "run" in step}
-    done = shell(steps["Gate"], project, settings)
-    assert done.returncode == 1, done.stderr
-    assert "::error title=dlbench::A regression is confirmed." in done.stdout
-    assert shell(steps["Summary"], project, settings).returncode == 0
-    report = project / ".dlbench" / "report"
+    (step,) = (each for each in job["steps"] if "/actions/gate@" in each.get("uses", ""))
+    own = {
+        "arguments": variables.pop("OPTIONS"),
+        "install": variables.pop("INSTALL"),
+        "python": sys.executable,
+        "dlbench": str(project / ".dlbench" / "dlbench-venv" / "bin" / "dlbench"),
+    }
+    done = act(project, variables, {**step["with"], **own})
+    assert done.code == 1, done.errors
+    assert done.outputs["verdict"] == "regression"
+    assert "::error title=dlbench gate::gate failed" in done.said
+    report = Path(done.outputs["report"])
     comment = (report / "comment.md").read_text()
     assert comment.startswith("<!-- dlbench gate -->\n### gate failed")
-    assert comment in summary.read_text()
+    assert comment in done.summary
     assert json.loads((report / "gate.json").read_text())["cells"][0]["ratio"] > 5
     assert {path.name for path in report.iterdir()} >= {"gate.xml", "store.sqlite", "qualified.txt"}
+
+
+@pytest.mark.slow
+def test_without_an_installation_the_file_at_the_base_is_the_baseline(
+    clone: tuple[Path, dict[str, str]],
+) -> None:
+    project, variables = clone
+    for name in ("OPTIONS", "INSTALL"):
+        del variables[name]
+    inputs = {
+        "step": "benchmarks/train_step.py",
+        "python": sys.executable,
+        "arguments": "--threads 1 --steps 3 --no-profile",
+        "dlbench": str(project / ".dlbench" / "dlbench-venv" / "bin" / "dlbench"),
+    }
+    same = act(project, variables, inputs)
+    assert (same.code, same.outputs["verdict"]) == (0, "unchanged"), same.errors
+    step = project / "benchmarks" / "train_step.py"
+    step.write_text("import time\n\ndef prepare(cell):\n    return lambda: time.sleep(0.02)\n")
+    (project / ".dlbench" / "base" / "benchmarks" / "package.py").write_text(
+        PACKAGE.replace("SECONDS", "0.002")
+    )
+    done = act(project, variables, inputs)
+    assert (done.code, done.outputs["verdict"]) == (1, "regression"), done.errors
 
 
 @pytest.mark.slow

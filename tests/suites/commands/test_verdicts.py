@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -224,7 +225,7 @@ def test_releases_answer_a_program(verdict: str, command: Command, tmp_path: Pat
     check("releases", verdict, code, text)
 
 
-@pytest.mark.parametrize(("verdict", "magnitude"), [("changed", "2.5%"), ("unchanged", "900%")])
+@pytest.mark.parametrize(("verdict", "magnitude"), [("changed", "2.5%"), ("unchanged", "99%")])
 def test_a_history_answers_a_program(verdict: str, magnitude: str, command: Command) -> None:
     Path("nights.sqlite").write_bytes(
         lzma.decompress((SHAPES.parent / "stores" / "nights.sqlite.xz").read_bytes())
@@ -233,6 +234,18 @@ def test_a_history_answers_a_program(verdict: str, magnitude: str, command: Comm
     code, text, said = command("history", *words)
     assert text, said
     check("history", verdict, code, text)
+
+
+HISTORIES = {"changed": (True, False), "pending": (True,), "unchanged": ()}
+"""Whether each change is pending, by the verdict."""
+
+
+@pytest.mark.parametrize("verdict", HISTORIES)
+def test_a_change_counts_once_it_is_confirmed(verdict: str) -> None:
+    changes = [(None, SimpleNamespace(pending=pending)) for pending in HISTORIES[verdict]]
+    answer = catalogue.report("history").answer
+    assert answer is not None
+    assert answer(SimpleNamespace(changes=changes, drifts=[])).verdict == verdict
 
 
 FINDINGS = {
@@ -266,7 +279,7 @@ def test_every_verdict_of_a_command_is_tried_here() -> None:
         "bisect": set(BISECTIONS),
         "tune": set(SEARCHES),
         "releases": set(RELEASES),
-        "history": {"changed", "unchanged", "pending"},  # the last in test_nights.py
+        "history": set(HISTORIES),
         "doctor": set(FINDINGS),
     }
     assert {name: set(codes) for name, codes in EXIT_CODES.items()} == tried
@@ -283,3 +296,17 @@ def test_the_head_of_an_answer_comes_first() -> None:
         ("reason", "no slowdown"),
         ("cells", []),
     ]
+
+
+def test_the_reference_documents_every_verdict_with_its_exit_code() -> None:
+    page = Path(cli.__file__).parent / "docs" / "reference" / "verdicts.md"
+    documented: dict[str, dict[str, int]] = {}
+    names: list[str] = []
+    for line in page.read_text(encoding="utf-8").splitlines():
+        fields = [field.strip() for field in line.strip("|").split("|")]
+        if len(fields) != 4 or not fields[2].isdecimal():
+            continue
+        names = [name.strip("` ") for name in fields[0].split(",")] if fields[0] else names
+        for name in names:
+            documented.setdefault(name, {})[fields[1].strip("`")] = int(fields[2])
+    assert documented == EXIT_CODES
