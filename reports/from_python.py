@@ -4,7 +4,6 @@ Each shows itself as its command does: `repr` is the command's text, a notebook 
 HTML, and ``to_json()`` is its ``--json``.
 """
 
-import math
 import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -313,14 +312,15 @@ _COMPARED_COLUMNS = (
 
 def _compared_row(cell: CellComparison) -> dict[str, Any]:
     judgement = cell.judgement
+    ratio = judgement.ratio
     adjusted = judgement.adjusted_p
     row: dict[str, Any] = {name: axis_value(cell.cell, name) for name in axes.NAMES}
     row |= {
         "quantity": cell.quantity,
         "verdict": cell.verdict.value,
-        "ratio": judgement.ratio,
-        "low": judgement.low,
-        "high": judgement.high,
+        "ratio": None if ratio is None else ratio.value,
+        "low": None if ratio is None else ratio.low,
+        "high": None if ratio is None else ratio.high,
         "p": judgement.p if adjusted is None else adjusted,
         "baseline_launches": judgement.baseline_launches,
         "candidate_launches": judgement.candidate_launches,
@@ -334,13 +334,9 @@ def _compared_row(cell: CellComparison) -> dict[str, Any]:
 
 def _ratio(cell: CellComparison) -> Interval:
     """Return candidate / baseline with the ends of its interval that can be drawn."""
-    judgement = cell.judgement
-    assert judgement.ratio is not None
-    low, high = (
-        None if end is None or not math.isfinite(end) else end
-        for end in (judgement.low, judgement.high)
-    )
-    return judgement.ratio, low, high
+    ratio = cell.judgement.ratio
+    assert ratio is not None
+    return ratio.value, ratio.low, ratio.high
 
 
 def _median(seconds: Sequence[float]) -> float | None:

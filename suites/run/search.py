@@ -567,7 +567,7 @@ def _answer(result: SearchResult) -> Answer:
     reason = _gain_sentence(result)
     if result.best == result.schedule.starts[0]:
         return Answer("default", reason)
-    if result.gain is None or result.gain.low > 1:
+    if result.gain is None or result.gain.is_above(1):
         return Answer("faster", reason)
     return Answer("undecided", reason)
 
