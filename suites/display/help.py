@@ -259,7 +259,9 @@ def _narrow_columns() -> None:
     """Make the columns of Typer's tables stand closer to each other, for more text in a line."""
     from typer import rich_utils
 
-    rich_utils.STYLE_OPTIONS_TABLE_PADDING = (0, 1, 0, 0)
+    # Rich takes four numbers too; Typer's own value has two, and its type is inferred from that.
+    padding: Any = (0, 1, 0, 0)
+    rich_utils.STYLE_OPTIONS_TABLE_PADDING = padding
 
 
 def _hide_type(help_option: Any) -> Any:
