@@ -59,7 +59,7 @@ COMMANDS = {
     **both("fastest-cpu", "report fastest --store cpu.sqlite --networks fcn5"),
     **both("frameworks-cpu", "report frameworks --store cpu.sqlite"),
     **both("machines", "report machines --store cpu.sqlite --store elsewhere.sqlite"),
-    **both("tuning", "report tuning --store 2026-11-23-what-tuning-is-worth.sqlite"),
+    **both("tuning", "report tuning --store tuning.sqlite"),
     **both("fleet", "report fleet --store 2026-11-23-two-nodes-of-a-cluster.sqlite"),
     **both("recurrent", "report recurrent --store 2026-11-23-recurrent-cells-and-a-text.sqlite"),
     **both("claims-cpu", "report claims --store cpu.sqlite"),

@@ -54,9 +54,7 @@ def block(page: str, name: str = "data") -> Any:
     return json.loads(gzip.decompress(base64.b64decode(found[2])) if found[1] else found[2])
 
 
-EXAMPLE = (
-    Path(__file__).parents[2] / "reports/examples/2026-11-23-what-tuning-is-worth/store.sqlite.xz"
-)
+EXAMPLE = STORES / "tuning.sqlite.xz"
 
 
 def cell_of(path: Path, **wanted: Any) -> Any:

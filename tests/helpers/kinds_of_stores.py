@@ -439,7 +439,7 @@ def axes_of_places(folder: Path) -> Path:
     ]
     made = store_of(folder / "made.sqlite", records)
     made = _joined(made, _kept(folder, "workers"))
-    made = _joined(made, _kept(folder, "2026-11-26-a-quota-of-one-cpu", framework=("torch", "jax")))
+    made = _joined(made, _kept(folder, "quota", framework=("torch", "jax")))
     made = _joined(made, _kept(folder, "2026-11-26-feeding", framework=("torch",)))
     return _joined(made, _kept(folder, "2026-11-26-training-without-waiting", network=("mlp",)))
 
@@ -667,10 +667,10 @@ KINDS: dict[str, Callable[[Path], Path]] = {
     "launches": kept("launches"),
     "axes of places": axes_of_places,
     "releases and a bisection": releases,
-    "a search": kept("2026-11-23-the-fastest-way-to-run-fcn5"),
+    "a search": kept("search"),
     "gates": gates,
     "nights": kept("nights", threads=(1,), network=("lstm32",)),
-    "tuning": kept("2026-11-23-what-tuning-is-worth", network=("lstm32",)),
+    "tuning": kept("tuning", network=("lstm32",)),
     "a fleet": kept("2026-11-23-two-nodes-of-a-cluster", framework=("null",)),
     "recurrent cells and a text": kept(
         "2026-11-23-recurrent-cells-and-a-text", framework=("torch", "jax")

@@ -13,7 +13,7 @@ from typing import Any
 import factory_of_records as make
 import pytest
 from hostile import HOSTILE, check_csv, check_html, hostile_store
-from kept_stores import block, kept_store
+from kept_stores import EXAMPLE, block, kept_store
 
 from dlbench.hardware_probe.doctor import Finding, Severity
 from dlbench.reports.catalogue import reports
@@ -35,7 +35,6 @@ from dlbench.reports.results.statistics import summarise
 from dlbench.reports.results.storage.store import Store
 
 pytestmark = pytest.mark.usefixtures("few_replicates")
-EXAMPLES = Path(__file__).parents[3] / "reports" / "examples"
 MADE = datetime(2026, 11, 23, tzinfo=UTC)
 SECTIONS: dict[str, set[str]] = {
     "cpu": {"threads"},
@@ -210,8 +209,7 @@ def test_each_cell_without_a_time_is_counted_once(tmp_path: Path) -> None:
 
 
 def test_the_head_has_sentences_of_the_reports() -> None:
-    store = EXAMPLES / "2026-11-23-what-tuning-is-worth" / "store.sqlite.xz"
-    of = document(store, all_runs=True)
+    of = document(EXAMPLE, all_runs=True)
     tuning = reports()["tuning"]
     headlines = [tuning.headline(tuning.analyse(of.source))]
     assert "tuning makes 3 of 9 rows faster" in " ".join(findings(of.matrix, headlines))
