@@ -28,6 +28,11 @@ GUIDES = [
 ]
 MADE_THERE = ("NAME", "COMMAND", "slowest", "littlenet", "my_framework")
 """What a guide leaves to be filled in, or makes itself."""
+STEPS = (
+    *("train_step.py", "before/train_step.py", "after/train_step.py"),
+    *("variable.py", "call_1.py", "call_2.py"),
+)
+"""Files of steps that commands of guides name."""
 
 
 def shown(guide: Path) -> list[str]:
@@ -53,7 +58,9 @@ def app_of(word: str) -> Any:
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: str(guide.relative_to(ROOT)))
 def test_every_command_of_a_guide_is_accepted(guide, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "train_step.py").touch()
+    for name in STEPS:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
     monkeypatch.setattr(framework, "_added", {})
     for line in shown(guide):
         words = shlex.split(line.removeprefix("dlbench "))
