@@ -2,7 +2,7 @@
 
 Everything else walks this table: plans and options (``suites/planning/axes.py`` adds an option to
 every axis), the matrix, the names of cells, JSON, CSV, the store. A new axis is a field of
-``Cell``, a line here, a line there, and a line in ``reports/SCHEMA.md``.
+``Cell``, a line here, and a line there.
 ``tests/adapters/test_axes.py`` walks the table.
 """
 

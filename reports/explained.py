@@ -51,7 +51,7 @@ class Share(NamedTuple):
 
 
 def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> dict[str, Any]:
-    """Return the content of the launch's profile as ``reports/SCHEMA.md`` describes it.
+    """Return the content of the launch's profile as ``json-keys.toml`` describes it.
 
     It holds a cell and `Share`s. Raises ReportError where there is no profile, or nothing in it.
     """

@@ -35,9 +35,8 @@ GROWTH = 0.01
 be excluded."""
 _LEGEND = (
     "Start and end: the median step of the first and of the last tenth of the launch. Changes are "
-    "those that noise does not explain (reports/VERDICTS.md). One launch cannot tell whether a "
-    "change is the step's own or the machine's: follow another, or a step that is known to be "
-    "steady."
+    "those that noise does not explain. One launch cannot tell whether a change is the step's own "
+    "or the machine's: follow another, or a step that is known to be steady."
 )
 
 

@@ -1,4 +1,4 @@
-"""JSON: plain types of whatever a report holds. ``reports/SCHEMA.md`` describes every key."""
+"""JSON: plain types of whatever a report holds. ``reports/docs/reference`` describes every key."""
 
 import dataclasses
 import json

@@ -24,7 +24,7 @@ as a nuisance, and r is corrected for its bias.
 A step needs `ENOUGH_NIGHTS` on both sides. One with fewer nights after it is pending: it compares
 the last nights, with odd ones as they are, with the level before them.
 
-`reports/VERDICTS.md` has the error rates and the power.
+`reports/docs/explanation/verdicts.md` has the error rates and the power.
 """
 
 import math

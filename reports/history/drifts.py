@@ -20,7 +20,7 @@
 
 A series has at most one drift, the strongest. It is located to a fortieth of the series.
 
-`reports/VERDICTS.md` has the error rates and the power.
+`reports/docs/explanation/verdicts.md` has the error rates and the power.
 """
 
 import math

@@ -15,7 +15,8 @@ others look fast. They are set aside, furthest out first and always less than ha
 nodes, and the others are judged again. As long as no node differs, all nodes stay in the reference,
 so this adds no false alarms beyond the first, which Holm's procedure bounds. Launches of identical
 nodes have one deviation. A node has its own if Bartlett's test, or its launches on all benchmarks
-together, reject that (``reports/VERDICTS.md`` has a simulation). Arrays are nodes x benchmarks.
+together, reject that (``tests/reports/ratio/test_fleet.py`` has a simulation). Arrays are nodes x
+benchmarks.
 """
 
 import math

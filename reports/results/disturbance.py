@@ -5,7 +5,7 @@ than its quota is worth, causes its own waiting and throttling; with a quota of 
 throttling is always the launch's own. A launch bound to two of sixty-four CPUs has two. PSI counts
 the waiting of any process, including the launch's own helper threads: it is used only if the launch
 left a CPU free. In a corpus of real launches next to other work, waiting over 10 % or pressure over
-10 % found four in five of those that were more than 5 % slow (VERDICTS.md).
+10 % found four in five of those that were more than 5 % slow (verdicts.md).
 
 A GPU is disturbed by another process on it. It is slowed if more than `GPU_THROTTLED_SHARE` of its
 samples, and at least two, have a reason that means something is wrong; such a launch is not

@@ -11,7 +11,7 @@ the ratio of their turns.
 The middle of many rounds is their median: short turns have spikes. Long steps have few rounds, each
 of them a mean over many slices, and a median of few values is noisy: their middle is the median of
 the means of all pairs of values (Hodges and Lehmann 1963, Annals of Mathematical Statistics 34,
-598-611), which one outlier does not move far either. The study is in VERDICTS.md.
+598-611), which one outlier does not move far either. The study is in turns-and-memory.md.
 
 The level of all launches of a group is that of their medians: seconds are those of usual steps, and
 only their ratios depend on the way to compare.

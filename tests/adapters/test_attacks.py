@@ -2,8 +2,8 @@
 what was seen.
 
 Each entry of ``attacks.py`` is an adapter that departs from an honest one, NumPy in float32, in one
-way. What is caught by which evidence, and what cannot be caught, stands in reports/VERDICTS.md; a
-test compares its table with this list.
+way. What is caught by which evidence stands in reports/docs/explanation/parity.md; a test compares
+its table with this list.
 """
 
 import re
@@ -21,7 +21,7 @@ from dlbench.suites.run.launcher import no_tick, run_together
 from dlbench.suites.run.turns import Member, Turns, rounds_of
 
 ATTACKS = Path(__file__).with_name("attacks.py").read_text()
-VERDICTS = Path(__file__).parents[2] / "reports" / "VERDICTS.md"
+PARITY = Path(__file__).parents[2] / "reports/docs/explanation/parity.md"
 #: A step of some 50 ms with one thread.
 NETWORK = network_with("attacked", Feedforward(1024, (1024, 1024), 1024, "sigmoid"), 256)
 PROTOCOL = Protocol(warmup_steps=3, steps=12, minimum_steps=5, seconds=0.7)
@@ -258,7 +258,7 @@ def test_a_mistake_inside_a_framework_is_caught(name, tmp_path):
 def test_every_attack_is_tried_and_listed_with_how_it_ends():
     there = set(re.findall(r'^    "([a-z_]+)": ', ATTACKS, re.MULTILINE))
     assert there == {*CAUGHT, *OF_INFERENCE, "slow_in_its_first_check"}
-    rows = re.findall(r"^\| `([a-z_]+)` \|.*\| (.*) \|$", VERDICTS.read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z_]+)` \|.*\| (.*) \|$", PARITY.read_text(), re.MULTILINE)
     listed = {
         name: status for status, attacks in rows for name in re.findall(r"`([a-z_]+)`", attacks)
     }

@@ -1,5 +1,5 @@
 """The gate's verdicts on identical code and on real slowdowns, by simulation: a table of
-reports/VERDICTS.md.
+reports/docs/explanation/verdicts.md.
 
     .venv/bin/python tests/benchmarks/decision_rules.py                 8,000 cells of identical code, some minutes
     .venv/bin/python tests/benchmarks/decision_rules.py --cells 800     shorter

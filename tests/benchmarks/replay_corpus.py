@@ -3,8 +3,9 @@ other rules.
 
     python tests/benchmarks/replay_corpus.py --write
 
-It prints the tables as Markdown and writes them into reports/VERDICTS.md. Seeds are fixed: the same
-corpus gives the same tables. Takes some minutes of CPU time.
+It prints the tables as Markdown and writes them into tests/data/replayed_corpus.txt, of which
+reports/docs/explanation/verdicts.md has a part. Seeds are fixed: the same corpus gives the same
+tables. Takes some minutes of CPU time.
 """
 
 import math
@@ -18,8 +19,7 @@ from corpus import EFFECTS, GATE, PACKED, RULES, SLOW, Corpus, Rate, calm
 
 from dlbench.reports.results.verdict import DEFAULT, Verdict
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "reports" / "VERDICTS.md"
-BEGIN, END = "<!-- corpus: begin -->", "<!-- corpus: end -->"
+TABLES = Path(__file__).resolve().parents[1] / "data" / "replayed_corpus.txt"
 EXCHANGED = {
     GATE: 5000
 }  # comparisons of each framework with sides exchanged at random; of the other rules:
@@ -166,13 +166,11 @@ def report(corpus: Corpus) -> str:
 
 
 def main(corpus: Path = PACKED, write: bool = False) -> None:
-    """Print the tables of a packed corpus; --write puts them into reports/VERDICTS.md too."""
+    """Print the tables of a packed corpus; --write keeps them in tests/data too."""
     text = report(replay.read(corpus))
     print(text)
     if write:
-        old = DOCUMENT.read_text(encoding="utf-8")
-        before, after = old.split(BEGIN)[0], old.split(END)[1]
-        DOCUMENT.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
+        TABLES.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

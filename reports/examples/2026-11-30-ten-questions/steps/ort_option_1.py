@@ -1,7 +1,6 @@
 """The call of ort_variable.py with SessionOptions.intra_op_num_threads = 1."""
 
 import numpy
-import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 

@@ -1,7 +1,6 @@
 """A call of ONNX Runtime that leaves its threads to OMP_NUM_THREADS."""
 
 import numpy
-import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 

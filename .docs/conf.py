@@ -1,0 +1,62 @@
+"""Configuration of the documentation: `sphinx-build -W --keep-going -c .docs . OUT`.
+
+Sphinx, MyST-Parser and furo were chosen since all three have had releases within the last year,
+they build without a network, and the result is plain HTML: it is searched in the reader's browser,
+and loads and reports nothing. Of MkDocs there has been no release since 2024.
+
+Pages lie in the rooms that they are about (`suites/docs/how-to/x.md`), and are published by part
+(`how-to/x.html`).
+"""
+
+import importlib.metadata
+import sys
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+project = "dlbench"
+release = importlib.metadata.version("dlbench")
+copyright = ""
+root_doc = "index"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+source_suffix = {".md": "markdown"}
+include_patterns = [
+    ".docs/**.md",
+    "*/docs/**.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "README.md",
+    "*/README.md",
+    "*/*/README.md",
+]
+exclude_patterns = [".git", ".venv", ".packages", "build", "dist"]
+suppress_warnings = ["toc.empty_glob"]
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 4
+autodoc_member_order = "bysource"
+
+html_theme = "furo"
+html_title = "dlbench"
+html_show_copyright = False
+html_show_sphinx = False
+html_static_path = ["static"]
+html_css_files = ["dlbench.css"]
+
+
+def generate_reference(app: Sphinx) -> None:
+    """Write the reference pages that are made from the code."""
+    import generate
+
+    generate.write_pages()
+
+
+def setup(app: Sphinx) -> None:
+    """Register what Sphinx calls."""
+    from rooms import use_rooms
+
+    app.connect("builder-inited", generate_reference)
+    app.connect("builder-inited", use_rooms)

@@ -1,0 +1,277 @@
+"""Reference pages, written from the code when the documentation is built.
+
+Each page is a function that returns Markdown; `PAGES` has them all. A page of the class `X` shows
+the comments and docstrings of its fields, so nothing is said twice.
+"""
+
+import ast
+import inspect
+import os
+import textwrap
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.update(COLUMNS="80", NO_COLOR="1", TERM="dumb")  # before Typer is imported
+
+import typer
+from typer.testing import CliRunner
+
+import dlbench
+from dlbench.adapters import axes, protocol
+from dlbench.reports.results import record, statistics
+from dlbench.reports.results.flags import KINDS
+from dlbench.suites import cli, errors
+from dlbench.suites.planning import framework, networks, settings, suite
+from dlbench.suites.planning.axes import AXIS_OPTIONS
+
+ROOT = Path(__file__).resolve().parent.parent
+GENERATED = ROOT / ".docs" / "generated" / "reference"
+KEYS = ROOT / "reports" / "docs" / "reference" / "json-keys.toml"
+
+
+def write_pages() -> None:
+    """Write every page whose content has changed."""
+    pages = {GENERATED / f"{name}.md": page() for name, page in PAGES.items()}
+    for name in cli.COMMANDS:
+        pages[GENERATED / "commands" / f"{name}.md"] = command_page(name)
+    for path in set(GENERATED.rglob("*.md")) - set(pages):
+        path.unlink()
+    for path, text in pages.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a Markdown table."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(map(field, line))} |" for line in lines) + "\n"
+
+
+def field(value: object) -> str:
+    """Return a value as a field of a table."""
+    return " ".join(str(value).split()).replace("|", "\\|").replace("``", "`")
+
+
+def code(words: Iterable[object]) -> str:
+    """Return words as code, with commas between them."""
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def command_page(name: str) -> str:
+    """Return the page of a command: its help, and that of each of its own commands."""
+    app = cli.build_app(name)
+    _, summary = cli.COMMANDS[name]
+    lines = [f"# dlbench {name}", summary, shown_help(app, [name])]
+    command: Any = typer.main.get_command(app)
+    for part in getattr(command.commands[name], "commands", {}):
+        lines += [f"## dlbench {name} {part}", shown_help(app, [name, part])]
+    return "\n\n".join(lines) + "\n"
+
+
+def shown_help(app: typer.Typer, words: list[str]) -> str:
+    """Return the --help of a command, 80 columns wide, as a code block."""
+    result = CliRunner().invoke(app, [*words, "--help"], prog_name="dlbench")
+    if result.exit_code != 0:
+        raise RuntimeError(f"dlbench {' '.join(words)} --help failed: {result.output}")
+    lines = [line.rstrip() for line in result.output.strip("\n").splitlines()]
+    text = textwrap.dedent("\n".join(line for line in lines)).strip("\n")
+    return f"```text\n{text}\n```"
+
+
+def commands() -> str:
+    """Return the list of commands."""
+    rows = [(f"[{name}](commands/{name}.md)", text) for name, (_, text) in cli.COMMANDS.items()]
+    toctree = "```{toctree}\n:glob:\n:hidden:\n\ncommands/*\n```\n"
+    return f"# Commands\n\n{table(('dlbench', 'does'), rows)}\n{toctree}"
+
+
+def suites() -> str:
+    """Return the suites and networks that come with dlbench, and the keys of a suite file."""
+    suite_rows = []
+    for name, each in suite.shipped().items():
+        frameworks = len(each.frameworks)
+        launches = each.protocol.launches
+        suite_rows.append((f"`{name}`", each.summary, code(each.networks), frameworks, launches))
+    network_rows = []
+    for name, network in networks.shipped().items():
+        kind = type(network.family).__name__.lower()
+        network_rows.append((f"`{name}`", kind, network.batch_size, network.summary))
+    return "\n\n".join(
+        (
+            "# Suites and networks",
+            "`dlbench run NAME` measures a suite, `dlbench plan NAME` shows its cells.",
+            "## Suites",
+            table(("suite", "summary", "networks", "frameworks", "launches"), suite_rows),
+            "## Networks",
+            table(("network", "family", "mini-batch", "summary"), network_rows),
+            "## Keys of a suite file",
+            "A suite is a TOML file. Every axis is a key too ([axes](axes.md)).",
+            fields_table(suite.Suite),
+            "## Keys of its table `[protocol]`",
+            fields_table(suite.ProtocolSection),
+        )
+    )
+
+
+def frameworks() -> str:
+    """Return the frameworks with their modes."""
+    rows = []
+    for name, each in framework.offered().items():
+        size = f"{each.download_megabytes} MB" if each.download_megabytes else ""
+        tuning = code([*each.tuning, *each.tuned_with])
+        rows.append((f"`{name}`", each.title, code(each.modes), tuning, each.unavailable or size))
+    heads = ("name", "framework", "modes", "settings of tuned rows", "download")
+    return f"# Frameworks\n\nThe first mode is the default.\n\n{table(heads, rows)}"
+
+
+def axes_page() -> str:
+    """Return the table of axes."""
+    options = {option.axis: option for option in AXIS_OPTIONS}
+    rows = []
+    for axis in axes.AXES:
+        option = options.get(axis.name)
+        words = f"`{option.option}`: {option.help}" if option else f"goes with `{axis.goes_with}`"
+        usual = "" if axis.usual is None else axes.word(axis.name, axis.usual)
+        rows.append((f"`{axis.name}`", axis.role, f"`{usual}`" if usual else "", words))
+    return (
+        "# Axes\n\nAn axis is something in which cells can differ. Its role is its place in a "
+        "matrix. Names leave out its usual value.\n\n"
+        + table(("axis", "role", "usual value", "option"), rows)
+    )
+
+
+def launch_settings() -> str:
+    """Return the launch settings with their variables."""
+    rows = []
+    for name, each in settings.known_launch_settings().items():
+        variables = code(f"{key}={value}" for key, value in each.variables.items())
+        needs = each.package or ("glibc" if each.glibc_malloc else "")
+        rows.append((f"`{name}`", each.replaces, each.why, each.costs, variables, needs))
+    heads = ("setting", "replaces", "why", "costs", "variables", "needs")
+    return (
+        "# Launch settings\n\nA launch setting changes how a process is started, whatever the "
+        "framework: `--tuning tuned+NAME`. `dlbench list --settings` says what this machine "
+        f"lacks for each.\n\n{table(heads, rows)}"
+    )
+
+
+def exit_codes() -> str:
+    """Return the table of exit codes."""
+    return "# Exit codes\n\n" + table(("code", "meaning"), errors.EXIT_CODES.items())
+
+
+def adapter_contract() -> str:
+    """Return the contract of an adapter, and the keys of framework.toml."""
+    return "\n\n".join(
+        (
+            "# Contract of an adapter",
+            "```{eval-rst}\n.. automodule:: dlbench.adapters.base\n\n"
+            ".. autoclass:: dlbench.adapters.base.Adapter\n   :members:\n```",
+            "## Keys of framework.toml",
+            fields_table(framework.Framework),
+            "## Keys of its tables `[modes.NAME]`",
+            fields_table(framework.Mode),
+            "## Keys of its tables `[tuning.NAME]`",
+            fields_table(settings.Tuned),
+        )
+    )
+
+
+def python() -> str:
+    """Return the public Python API."""
+    documented = ["# Python API", "Everything is loaded at its first use."]
+    for name in sorted(dlbench.__all__):
+        kind = "autoclass" if inspect.isclass(getattr(dlbench, name)) else "autofunction"
+        members = "\n   :members:" if kind == "autoclass" else ""
+        documented.append(f"```{{eval-rst}}\n.. {kind}:: dlbench.{name}{members}\n```")
+    return "\n\n".join(documented)
+
+
+def json_keys() -> str:
+    """Return the keys of each report's JSON."""
+    parts = ["# Keys of the JSON", "[Conventions](json.md) hold for all reports."]
+    for chapter, keys in tomllib.loads(KEYS.read_text(encoding="utf-8")).items():
+        parts.append(f"## {keys.pop('title', chapter)}")
+        about = keys.pop("about", "")
+        if about:
+            parts.append(about)
+        if keys:
+            parts.append(table(("key", "meaning"), ((code(k.split()), v) for k, v in keys.items())))
+    flags = ((f"`{kind.name}`", f"`{kind.symbol}`", kind.legend) for kind in KINDS)
+    parts += ["## Flags", table(("name", "mark", "meaning"), flags)]
+    return "\n\n".join(parts)
+
+
+def json_records() -> str:
+    """Return the fields of what a store keeps."""
+    parts = ["# Fields of records", "A store keeps these as JSON ([the store](json.md#the-store))."]
+    classes: tuple[type, ...] = (
+        record.Run,
+        record.Record,
+        protocol.Outcome,
+        protocol.Protocol,
+        protocol.Parity,
+        protocol.ThreadEvidence,
+        protocol.Contention,
+        protocol.SampleCounts,
+        protocol.HostObservation,
+        protocol.TurnObservation,
+        protocol.DeviceEvidence,
+        statistics.Summary,
+        statistics.Estimate,
+    )
+    for each in classes:
+        about = inspect.getdoc(each) or ""
+        parts += [f"## {each.__name__}", about.split("\n\n")[0], fields_table(each)]
+    return "\n\n".join(parts)
+
+
+def fields_table(owner: type) -> str:
+    """Return the fields of a class with their types and comments."""
+    rows = []
+    for name, kind, default, comment in fields_of(owner):
+        rows.append((f"`{name}`", f"`{kind}`", f"`{default}`" if default else "", comment))
+    return table(("field", "type", "default", "meaning"), rows)
+
+
+def fields_of(owner: type) -> list[tuple[str, str, str, str]]:
+    """Return name, type, default and comment of each field of a class.
+
+    The comment is before the field, at its end, or a docstring after it.
+    """
+    source = textwrap.dedent(inspect.getsource(owner))
+    lines = source.splitlines()
+    body = ast.parse(source).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = []
+    for node, following in zip(body.body, [*body.body[1:], None], strict=True):
+        if not isinstance(node, ast.AnnAssign) or node.end_lineno is None:
+            continue
+        comment = [lines[node.end_lineno - 1][node.end_col_offset or 0 :].strip()]
+        above = node.lineno - 2
+        while lines[above].strip().startswith("#"):
+            comment.insert(0, lines[above].strip())
+            above -= 1
+        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+            comment.append(str(following.value.value))
+        text = " ".join(part.lstrip("#:, ") for part in comment)
+        default = "" if node.value is None else ast.unparse(node.value)
+        found.append((ast.unparse(node.target), ast.unparse(node.annotation), default, text))
+    return found
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "suites": suites,
+    "frameworks": frameworks,
+    "axes": axes_page,
+    "launch-settings": launch_settings,
+    "exit-codes": exit_codes,
+    "adapter-contract": adapter_contract,
+    "python": python,
+    "json-keys": json_keys,
+    "json-records": json_records,
+}
