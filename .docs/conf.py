@@ -20,20 +20,10 @@ project = "dlbench"
 release = importlib.metadata.version("dlbench")
 copyright = ""
 root_doc = "index"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "rooms"]
 source_suffix = {".md": "markdown"}
-include_patterns = [
-    ".docs/**.md",
-    "*/docs/**.md",
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "README.md",
-    "*/README.md",
-    "*/*/README.md",
-]
+include_patterns = [".docs/**.md", "*/docs/**.md", "*.md", "*/*.md", "*/*/README.md"]
 exclude_patterns = [".git", ".venv", ".packages", "build", "dist"]
-suppress_warnings = ["toc.empty_glob"]
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
@@ -47,16 +37,8 @@ html_static_path = ["static"]
 html_css_files = ["dlbench.css"]
 
 
-def generate_reference(app: Sphinx) -> None:
-    """Write the reference pages that are made from the code."""
+def setup(app: Sphinx) -> None:
+    """Write the pages that are made from the code."""
     import generate
 
-    generate.write_pages()
-
-
-def setup(app: Sphinx) -> None:
-    """Register what Sphinx calls."""
-    from rooms import use_rooms
-
-    app.connect("builder-inited", generate_reference)
-    app.connect("builder-inited", use_rooms)
+    app.connect("builder-inited", lambda app: generate.write_pages(), priority=100)

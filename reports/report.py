@@ -1,4 +1,4 @@
-"""A report: an object that all commands and formats use in the same way (``reports/README.md``)."""
+"""A report: an object that all commands and formats use in the same way (``write-a-report.md``)."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field

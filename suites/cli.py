@@ -1,4 +1,4 @@
-"""The command line. Exit codes: `errors.py`, and README.md."""
+"""The command line. Exit codes: `errors.py`."""
 
 import errno
 import importlib.metadata

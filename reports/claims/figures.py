@@ -2,7 +2,7 @@
 
 A table is a list of points: the cells of a matrix, the losses of trained networks, or the lines of
 a published file. A `Figure` selects the points of two sides, ``slower`` and ``faster``; two points
-are a pair where they agree in all axes that neither side names. ``reports/README.md`` describes the
+are a pair where they agree in all axes that neither side names. ``test-a-claim.md`` describes the
 form, and ``reports/data/claims.toml`` is written in it.
 """
 

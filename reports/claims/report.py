@@ -319,7 +319,7 @@ REPORT = Report(
 
 Each claim gets a verdict on both: reproduces, reproduces in direction, partly, differs,
 inconclusive, or not measured and what to measure. `--claim FILE.toml` tries a claim of your own
-(`reports/README.md` has an example).""",
+(the documentation has an example: Test a claim about speed).""",
     examples=(
         "dlbench report claims --paper shi2016",
         "dlbench report claims --json",

@@ -1,4 +1,4 @@
-"""The history of a store as tables, JSON (keys: ``reports/docs/reference/json-keys.toml``) and a picture."""
+"""The history of a store as tables, JSON (keys: ``json-keys.toml``) and a picture."""
 
 import itertools
 import math

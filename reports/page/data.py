@@ -25,7 +25,7 @@ _NOT_SHOWN = ("software", "profile", "outside", "timed_between", "cpus", "phases
 
 
 def page_data(document: Document) -> dict[str, Any]:
-    """Return the matrix report's JSON with the launches of each cell (``reports/docs/reference/json-keys.toml``)."""
+    """Return the matrix report's JSON with the launches of each cell (``json-keys.toml``)."""
     step = thinning(document)
     software: dict[str, Any] = {}
     cells = matrix_cells(document.matrix)

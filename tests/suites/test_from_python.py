@@ -294,7 +294,7 @@ def test_ctrl_c_keeps_what_is_finished_and_leaves_nothing_running(folder):
 
 def test_a_second_ctrl_c_does_not_end_the_clean_up():
     cleaned = []
-    with pytest.raises(KeyboardInterrupt), from_python._one_ctrl_c():
+    with pytest.raises(KeyboardInterrupt), from_python._one_ctrl_c():  # noqa: PT012 - two signals
         try:
             os.kill(os.getpid(), signal.SIGINT)
         finally:

@@ -1,5 +1,5 @@
-"""Every report is asked in the same way; one that is added is a module (the tutorial in
-reports/README.md).
+"""Every report is asked in the same way; one that is added is a module (the guide
+write-a-report.md).
 
 Also: runs of two stores that share no cell are named, and those that would do.
 """
@@ -9,7 +9,6 @@ import io
 import json
 import re
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 
 import factory_of_records as make
@@ -27,6 +26,7 @@ from dlbench.suites.commands.report import command_of
 from dlbench.suites.planning.axes import AXIS_OPTIONS
 
 Call = Callable[..., tuple[int, str, str]]
+GUIDES = Path(__file__).resolve().parents[3] / "reports" / "docs" / "how-to"
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> str:
 def test_the_tutorial_makes_a_report_as_it_stands(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guide = resources.files("dlbench.reports").joinpath("README.md").read_text(encoding="utf-8")
+    guide = (GUIDES / "write-a-report.md").read_text(encoding="utf-8")
     (source,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
     (name,) = re.findall(r"Make `reports/(\w+).py`", guide)
     room = tmp_path / "room"
