@@ -229,7 +229,7 @@ def main() -> NoReturn:
         _check_surroundings()
         _check_words(words)
         app = build_app(_command_of(words))
-        code = app(standalone_mode=False) or 0
+        code = app(prog_name="dlbench", standalone_mode=False) or 0
         if code == Interrupted.exit_code:
             raise Interrupted("Interrupted.")
         sys.stdout.flush()
