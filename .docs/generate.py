@@ -22,7 +22,7 @@ import dlbench
 from dlbench.adapters import axes, protocol
 from dlbench.reports.results import record, statistics
 from dlbench.reports.results.flags import KINDS
-from dlbench.suites import cli, errors
+from dlbench.suites import cli
 from dlbench.suites.planning import framework, networks, settings, suite
 from dlbench.suites.planning.axes import AXIS_OPTIONS
 
@@ -158,11 +158,6 @@ def launch_settings() -> str:
     )
 
 
-def exit_codes() -> str:
-    """Return the table of exit codes."""
-    return "# Exit codes\n\n" + table(("code", "meaning"), errors.EXIT_CODES.items())
-
-
 def adapter_contract() -> str:
     """Return the contract of an adapter, and the keys of framework.toml."""
     return "\n\n".join(
@@ -269,7 +264,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "frameworks": frameworks,
     "axes": axes_page,
     "launch-settings": launch_settings,
-    "exit-codes": exit_codes,
     "adapter-contract": adapter_contract,
     "python": python,
     "json-keys": json_keys,

@@ -1,4 +1,4 @@
-"""The command line. Exit codes: `errors.py`."""
+"""The command line. Exit codes: `errors.py`, and docs/reference/exit-codes.md."""
 
 import errno
 import importlib.metadata

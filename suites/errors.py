@@ -44,30 +44,6 @@ EXIT_CODES: Mapping[str, Mapping[str, int]] = {
 }
 """The exit code of each verdict in a command's JSON."""
 
-EXIT_CODES = {
-    0: "done; an empty report too",
-    1: "`run`, `explain`: no number. `try`: the step does not run, or its losses do not repeat. "
-    "`tune`: no pair. `gate`, `compare`: a confirmed regression (`gate --qualify`: in identical "
-    "code). `bisect`: bad is slower, and the first slower (or faster) one is known. `fleet run`, "
-    "`fleet status`: a job was refused, failed or was lost. `report claims --fail-on`: a claim has "
-    "that verdict",
-    2: "bad input, options that match no record, or an output that cannot be written",
-    3: "an interpreter or environment is missing or cannot be built, or a folder cannot be written",
-    4: "the result store cannot be used",
-    5: "`gate`, `compare`, `bisect`: the candidate (bad) gave no number where its baseline (good) "
-    "did",
-    6: "`compare`: no cell was measured on both sides, and with `--undecided fail` an undecided "
-    "one. `gate`, `bisect`: undecided (`--qualify`: the slowdown was not found; `bisect`: also "
-    "several changes); pytest with `--dlbench-undecided fail`",
-    7: "`gate`, `compare`, `bisect`: the candidate (bad) computes something else than its baseline "
-    "(good), without `--allow-different`",
-    129: "SIGHUP: finished launches are stored",
-    130: "Ctrl-C: finished launches are stored",
-    143: "SIGTERM: finished launches are stored",
-}
-"""Every exit code and its meaning, as the documentation shows them."""
-
-
 class SuitesError(DlbenchError):
     """Base of this room's errors."""
 

@@ -244,7 +244,7 @@ class ParityRecipe(NamedTuple):
 
     Tolerances are about ten times the errors of honest float32 implementations (five where rounding
     flips ReLUs), and far below those of mistakes. The errors seen, by which they were chosen:
-    adapters/README.md.
+    adapters/docs/explanation/tolerances.md.
     """
 
     steps: int
@@ -400,7 +400,7 @@ class Family:
         return Drawn((steps,), self.alphabet)
 
     #: Largest relative error of an example's outputs in inference, in float32. The errors seen:
-    #: adapters/README.md.
+    #: adapters/docs/explanation/tolerances.md.
     output_tolerance = 2e-5
 
     def kinked(self) -> bool:

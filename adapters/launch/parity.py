@@ -54,7 +54,7 @@ from .batches import Batch, sampled_entries
 #: which is a mean over examples, and 64 for the updates of smooth networks. Where there are ReLUs
 #: or maxima, u decides which share of them falls to the other side, and the update's error grows
 #: with its root: 16 of it, but less than 1, which is the error of a parameter that stands still.
-#: The errors seen: adapters/README.md.
+#: The errors seen: adapters/docs/explanation/tolerances.md.
 ROUNDINGS = {
     "tf32": (2.0**-9, 2.0**-5, 0.4),
     "float16": (2.0**-9, 2.0**-5, 0.4),

@@ -11,7 +11,7 @@ than a penalty for each cut (Jackson et al. 2005, "An algorithm for optimal part
 an interval"; PELT, Killick et al. 2012, gives the same cuts in less time). The penalty is in units
 of the noise's variance, estimated from the differences of samples close by, so that neither trend
 nor level enters. Our own code, because the guest has NumPy alone; the tests compare it with
-``ruptures``. Its reliability: adapters/README.md.
+``ruptures``. Its reliability: adapters/docs/explanation/tolerances.md.
 """
 
 import gc

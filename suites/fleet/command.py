@@ -300,7 +300,7 @@ def _check_store(target: str, scheduler: str) -> None:
         raise UsageError(
             f"{target} is a file, and several machines cannot write to one SQLite file safely. "
             "Name a database on a server: --store postgresql+psycopg://USER@HOST/DATABASE "
-            "(suites/README.md, A store on a server)."
+            "(suites/docs/how-to/store-on-a-server.md)."
         )
 
 

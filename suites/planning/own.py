@@ -5,9 +5,10 @@
     [project.entry-points."dlbench.adapters"]        in an installed package's pyproject.toml
     my_framework = "my_package.dlbench_adapter"      the package that is the adapter's folder
 
-The folder has the form of an adapter's folder in ``adapters/``; adapters/TUTORIAL.md says how to
-write one. An unusable adapter is an error if this command names it. Those in the variable and in
-packages, which apply to every command, are left out with a warning.
+The folder has the form of an adapter's folder in ``adapters/``;
+adapters/docs/how-to/add-a-framework.md says how to write one. An unusable adapter is an error if
+this command names it. Those in the variable and in packages, which apply to every command, are left
+out with a warning.
 
     dlbench run threads --step train_step.py --python ~/venv/bin/python
 """
@@ -53,7 +54,8 @@ def read_adapter(text: str, where: str) -> Framework:
     for file in ("framework.toml", "adapter.py"):
         if not (folder / file).is_file():
             raise UsageError(
-                f"{where}: {folder} has no {file}. See adapters/TUTORIAL.md for what it must hold."
+                f"{where}: {folder} has no {file}. adapters/docs/how-to/add-a-framework.md says what "
+                "it must hold."
             )
     described = framework.read(folder / "framework.toml")
     if described.name != name:

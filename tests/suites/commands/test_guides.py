@@ -22,7 +22,6 @@ GUIDES = [
     ),
     ROOT / "suites/definitions/README.md",
     ROOT / "suites/fleet/README.md",
-    ROOT / "adapters/TUTORIAL.md",
     ROOT / "reports/examples/README.md",
     *sorted(ROOT.glob("*/docs/**/*.md")),
 ]
@@ -31,6 +30,7 @@ MADE_THERE = ("NAME", "COMMAND", "slowest", "littlenet", "my_framework")
 STEPS = (
     *("train_step.py", "before/train_step.py", "after/train_step.py"),
     *("variable.py", "call_1.py", "call_2.py"),
+    *("answer.py", "matmul.py", "../base/train_step.py"),
 )
 """Files of steps that commands of guides name."""
 
@@ -44,9 +44,9 @@ def shown(guide: Path) -> list[str]:
         re.MULTILINE,
     )
     for block in re.findall(
-        r"^```(?:console|sh|bash)?\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
+        r"^```(?:console|sh|bash|text)?\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
     ):
-        lines += re.findall(r"^dlbench [a-z].*$", block, re.MULTILINE)
+        lines += re.findall(r"^(?:\S+=\S+ )*(dlbench [a-z].*)$", block, re.MULTILINE)
     lines += re.findall(r"`(dlbench [a-z][^`\n]*)`", text)
     return [
         re.split(r"\s{3,}| > | \| ", line.strip().removeprefix("python3 suites/bootstrap.py "))[0]
@@ -61,12 +61,13 @@ def app_of(word: str) -> Any:
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: str(guide.relative_to(ROOT)))
 def test_every_command_of_a_guide_is_accepted(guide, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
     for name in STEPS:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    monkeypatch.setattr(framework, "_added", {})
+        file = (tmp_path / "project" / name).resolve()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    monkeypatch.chdir(tmp_path / "project")
     for line in shown(guide):
+        monkeypatch.setattr(framework, "_added", {})
         words = shlex.split(line.removeprefix("dlbench "))
         if any(name in line for name in MADE_THERE):
             continue

@@ -1,5 +1,5 @@
-"""adapters/TUTORIAL.md, carried out: its files written as they stand there, its commands run as
-they stand there."""
+"""adapters/docs/how-to/add-a-framework.md, carried out: its files written as they stand there, its
+commands run as they stand there."""
 
 import itertools
 import os
@@ -12,7 +12,7 @@ import pytest
 from processes import PATIENCE, run_command, variables_of_command
 
 ROOT = Path(__file__).resolve().parents[3]
-TEXT = (ROOT / "adapters" / "TUTORIAL.md").read_text()
+TEXT = (ROOT / "adapters/docs/how-to/add-a-framework.md").read_text()
 FILES = dict(
     re.findall(r"^`([\w./]+)`\n\n```\w+\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL)
 )
@@ -40,7 +40,10 @@ def command_of(start: str, folder: Path | None = None) -> tuple[dict[str, str], 
     """Return the variables and words of the tutorial's command that holds this, with the paths
     filled in."""
     line = next(
-        line.strip() for line in TEXT.splitlines() if line.startswith("    ") and start in line
+        line
+        for block in re.findall(r"^```console\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL)
+        for line in block.splitlines()
+        if start in line
     )
     words = line.replace("path/to/littlenet", "littlenet").replace("$PWD", str(folder)).split()
     variables = dict(

@@ -1,0 +1,157 @@
+"""The tutorials, carried out: their commands run as written, in one shell and an empty folder, and
+what they print has the shape that the page shows."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from one_launch import find_framework_python
+
+from dlbench.suites.run import quota
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = {page.stem: page for page in sorted((ROOT / "suites/docs/tutorials").glob("*.md"))}
+FAST = ("a-step-of-your-own",)
+"""The others measure for half a minute to two minutes each."""
+FRAMEWORKS = {
+    "first-matrix": ("jax", "onnx"),
+    "threads-in-a-container": ("onnx",),
+    "which-release-made-it-slower": ("onnx",),
+    "serving-within-20-ms": ("openvino",),
+}
+EXIT_CODES = {
+    ("a-gate-in-a-pull-request", "--write comment.md"): (1,),
+    # On a noisy machine identical code may stay undecided.
+    ("a-gate-in-a-pull-request", "git checkout"): (0, 6),
+    ("which-release-made-it-slower", "dlbench bisect"): (1,),
+}
+VERDICTS = {
+    "a-gate-in-a-pull-request": ("REGRESSION", "gate failed", "The difference lies in"),
+    "which-release-made-it-slower": ("The first slower release is onnx-1.21.0", "MatMul"),
+    "threads-in-a-container": ("SessionOptions.intra_op_num_threads = 1",),
+}
+LIMIT_SECONDS = 500
+NOISE = ("~", "'", "(", "...")
+"""Starts of lines that depend on the noise of the machine, or stand for lines left out."""
+
+
+class Block(NamedTuple):
+    """Commands of a page, and the output that it shows of them."""
+
+    commands: str
+    shown: str
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """Return the commands of a page in order. A block of text that begins with a command is advice,
+    not output."""
+    blocks: list[Block] = []
+    found = re.findall(
+        r"^```(console|text)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL
+    )
+    for language, text in found:
+        if language == "console":
+            blocks.append(Block(text, ""))
+        elif not text.startswith("dlbench "):
+            blocks[-1] = blocks[-1]._replace(shown=blocks[-1].shown + text)
+    return blocks
+
+
+def script_of(blocks: list[Block], folder: Path) -> str:
+    """Return a shell script that keeps the output and the exit code of each block."""
+    lines = []
+    for index, block in enumerate(blocks):
+        place = folder / str(index)
+        lines.append(f"exec >{place}.out 2>{place}.err")
+        lines.append(block.commands)
+        lines.append(f"echo $? >{place}.code")
+    return "\n".join(lines)
+
+
+def shape(text: str) -> list[str]:
+    """Return the lines without numbers as they are, and of the rows of a table the first column."""
+    lines = []
+    for line in text.splitlines():
+        words = line.strip().lstrip("*")
+        if not words or words.startswith(NOISE):
+            continue
+        if not re.search(r"\d", words):
+            lines.append(re.sub(r"[─\s]+", " ", words).strip())
+        elif re.search(r"\S\s{2,}\S", line.strip()):
+            lines.append(re.sub(r"\d+", "#", re.split(r"\s{2,}", words)[0]))
+    return [line for line in lines if line]
+
+
+def missing(shown: str, printed: str) -> Iterator[str]:
+    """Yield the lines of the page that the command did not print in this order."""
+    rest = iter(shape(printed))
+    for line in shape(shown):
+        if line not in rest:
+            yield line
+            return
+
+
+def test_the_shape_of_an_output_is_compared_without_its_numbers():
+    shown = "threads   1    2\n  jax jit   *0.1±3%   0.2\nUse\n...\n"
+    assert not list(missing(shown, "threads  1  4\nmore\n  jax jit   0.5±9%   0.4\nUse\n"))
+    assert list(missing(shown, "threads  1  4\n  onnx graph   0.5±9%   0.4\nUse\n")) == ["jax jit"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_tutorial_is_short_and_shows_what_it_says(name):
+    text = PAGES[name].read_text()
+    assert len(text.split()) <= 550
+    blocks = blocks_of(PAGES[name])
+    assert any(block.shown for block in blocks)
+    assert "## Where to go next" in text
+
+
+@pytest.mark.parametrize(
+    "name", [each if each in FAST else pytest.param(each, marks=pytest.mark.slow) for each in PAGES]
+)
+def test_a_tutorial_runs_as_written(name, tmp_path):
+    for framework in FRAMEWORKS.get(name, ()):
+        find_framework_python(framework)
+    if name == "threads-in-a-container" and isinstance(quota.parents_of_launch_groups(), str):
+        pytest.skip(quota.parents_of_launch_groups())
+    blocks = blocks_of(PAGES[name])
+    empty, output = tmp_path / "empty", tmp_path / "output"
+    empty.mkdir()
+    output.mkdir()
+    kept = {
+        variable: value
+        for variable, value in os.environ.items()
+        if not variable.startswith(("DLBENCH_", "PYTEST_", "GIT_"))
+    }
+    path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
+    locks = {"DLBENCH_LOCK_FOLDER": os.environ["DLBENCH_LOCK_FOLDER"]}
+    subprocess.run(
+        ["bash", "-c", script_of(blocks, output)],
+        cwd=empty,
+        env={**kept, **locks, "PATH": path, "COLUMNS": "80"},
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
+    everything = ""
+    for index, block in enumerate(blocks):
+        printed = (output / f"{index}.out").read_text()
+        errors = (output / f"{index}.err").read_text()
+        codes = next(
+            (
+                codes
+                for (page, words), codes in EXIT_CODES.items()
+                if page == name and words in block.commands
+            ),
+            (0,),
+        )
+        code = int((output / f"{index}.code").read_text())
+        assert code in codes, f"{block.commands}{printed}{errors}"
+        assert not list(missing(block.shown, printed)), f"{block.commands}{printed}"
+        everything += printed
+    for verdict in VERDICTS.get(name, ()):
+        assert verdict in " ".join(everything.split())
