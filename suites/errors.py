@@ -44,6 +44,7 @@ EXIT_CODES: Mapping[str, Mapping[str, int]] = {
 }
 """The exit code of each verdict in a command's JSON."""
 
+
 class SuitesError(DlbenchError):
     """Base of this room's errors."""
 

@@ -1,7 +1,7 @@
 """Checks of an adapter's answers against the contract of base.py.
 
 A violation is one line, not a crash somewhere later. Adapters may live outside this project (see
-TUTORIAL.md), and the messages are for their authors.
+docs/how-to/add-a-framework.md), and the messages are for their authors.
 """
 
 import importlib

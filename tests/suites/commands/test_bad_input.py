@@ -2,6 +2,7 @@
 nothing damaged."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from processes import refusal
 
 from dlbench.reports.results.errors import StoreError
 from dlbench.reports.results.storage.store import Store
+from dlbench.suites import cli
 from dlbench.suites import errors as exit_codes
 from dlbench.suites.errors import (
     FrameworkEnvironmentError,
