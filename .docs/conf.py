@@ -14,7 +14,9 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+(HERE / "generated" / "extra").mkdir(parents=True, exist_ok=True)
 
 project = "dlbench"
 release = importlib.metadata.version("dlbench")
@@ -34,11 +36,14 @@ html_title = "dlbench"
 html_show_copyright = False
 html_show_sphinx = False
 html_static_path = ["static"]
+html_extra_path = ["generated/extra"]
 html_css_files = ["dlbench.css"]
 
 
 def setup(app: Sphinx) -> None:
-    """Write the pages that are made from the code."""
+    """Write the pages that are made from the code and from stores, before any is read."""
     import generate
+    import live
 
     app.connect("builder-inited", lambda app: generate.write_pages(), priority=100)
+    app.connect("builder-inited", lambda app: live.write_live(), priority=100)

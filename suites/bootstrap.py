@@ -7,6 +7,7 @@
     python3 suites/bootstrap.py properties   the property tests, with many examples (--examples N)
     python3 suites/bootstrap.py kills        kills at random moments: nothing is lost (--count N)
     python3 suites/bootstrap.py check        formatting, lint, types, and the guest's syntax
+    python3 suites/bootstrap.py docs         the documentation, as a site in build/docs
 
 Needs Python 3.11 or newer with its venv module, and nothing else: no root, no installed package.
 The requirements are locked; an existing set-up is reused. The virtual environment is .venv
@@ -34,6 +35,7 @@ RUN_LOCK = ROOT / "suites" / "requirements.lock"
 TEST_LOCK = ROOT / "tests" / "requirements.lock"
 RUN_MEGABYTES = 100
 """Downloads of RUN_LOCK."""
+DOCS_LOCK = ROOT / ".docs" / "requirements.lock"
 NEEDED = (3, 11)
 # Three groups of tests at a time for each CPU, since many tests wait for something. They run in the
 # order of their files: the tests of adapters take longest and come first.
@@ -220,6 +222,17 @@ def check(arguments: list[str]) -> int:
     return int(failed)
 
 
+def build_docs(arguments: list[str]) -> int:
+    """Build the documentation in the given folder, or in build/docs; a warning is an error."""
+    folder = arguments[0] if arguments else str(ROOT / "build" / "docs")
+    options = ["-q", "-E", "-W", "--keep-going", "-c", str(ROOT / ".docs")]
+    command = [str(PYTHON), "-m", "sphinx", *options, str(ROOT), folder]
+    built = subprocess.run(command, cwd=ROOT).returncode
+    if built == 0:
+        print(f"The documentation is in {folder}.")
+    return built
+
+
 def guest_modules(adapters: Path) -> dict[tuple[int, int], list[Path]]:
     """Return the guest's modules by the oldest Python that each must run on.
 
@@ -258,7 +271,10 @@ ACTIONS = {
     "properties": run_properties,
     "kills": run_kills,
     "check": check,
+    "docs": build_docs,
 }
+LOCKS = {"docs": DOCS_LOCK}
+"""Requirements of actions that need others than the tests do."""
 
 
 def main(arguments: list[str]) -> int:
@@ -272,7 +288,7 @@ def main(arguments: list[str]) -> int:
         return 0 if arguments else 2
     action = ACTIONS.get(arguments[0])
     try:
-        problem = set_up(TEST_LOCK if action else RUN_LOCK)
+        problem = set_up(LOCKS.get(arguments[0], TEST_LOCK) if action else RUN_LOCK)
     except OSError as error:
         problem = (
             f"{VENV} cannot be written: {error.strerror}. Set DLBENCH_VENV to a folder you may "
