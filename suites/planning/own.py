@@ -54,8 +54,8 @@ def read_adapter(text: str, where: str) -> Framework:
     for file in ("framework.toml", "adapter.py"):
         if not (folder / file).is_file():
             raise UsageError(
-                f"{where}: {folder} has no {file}. adapters/docs/how-to/add-a-framework.md "
-                "describes it."
+                f"{where}: {folder} has no {file}. See adapters/docs/how-to/add-a-framework.md for "
+                "what it must hold."
             )
     described = framework.read(folder / "framework.toml")
     if described.name != name:
