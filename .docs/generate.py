@@ -127,13 +127,19 @@ def frameworks() -> str:
     return f"# Frameworks\n\nThe first mode is the default.\n\n{table(heads, rows)}"
 
 
+WITHOUT_OPTION = {
+    "specification": "goes with `network`: digest of its numbers",
+    "mode": "goes with `--frameworks`: `torch:compile`",
+}
+
+
 def axes_page() -> str:
     """Return the table of axes."""
     options = {option.axis: option for option in AXIS_OPTIONS}
     rows = []
     for axis in axes.AXES:
         option = options.get(axis.name)
-        words = f"`{option.option}`: {option.help}" if option else f"goes with `{axis.goes_with}`"
+        words = f"`{option.option}`: {option.help}" if option else WITHOUT_OPTION[axis.name]
         usual = "" if axis.usual is None else axes.word(axis.name, axis.usual)
         rows.append((f"`{axis.name}`", axis.role, f"`{usual}`" if usual else "", words))
     return (
@@ -145,17 +151,22 @@ def axes_page() -> str:
 
 def launch_settings() -> str:
     """Return the launch settings with their variables."""
-    rows = []
+    parts = [
+        "# Launch settings",
+        "A launch setting changes how a process is started, whatever the framework: "
+        "`--tuning tuned+NAME`. `dlbench list --settings` says what this machine lacks for each.",
+    ]
     for name, each in settings.known_launch_settings().items():
-        variables = code(f"{key}={value}" for key, value in each.variables.items())
         needs = each.package or ("glibc" if each.glibc_malloc else "")
-        rows.append((f"`{name}`", each.replaces, each.why, each.costs, variables, needs))
-    heads = ("setting", "replaces", "why", "costs", "variables", "needs")
-    return (
-        "# Launch settings\n\nA launch setting changes how a process is started, whatever the "
-        "framework: `--tuning tuned+NAME`. `dlbench list --settings` says what this machine "
-        f"lacks for each.\n\n{table(heads, rows)}"
-    )
+        facts = {"Why": each.why, "Costs": each.costs, "Replaces": each.replaces, "Needs": needs}
+        parts += [
+            f"## {name}",
+            "\n".join(f"- {key}: {fact}" for key, fact in facts.items() if fact),
+        ]
+        if each.variables:
+            variables = "\n".join(f"{key}={value}" for key, value in each.variables.items())
+            parts.append(f"```text\n{variables}\n```")
+    return "\n\n".join(parts) + "\n"
 
 
 def adapter_contract() -> str:

@@ -13,7 +13,7 @@ EXAMPLES = ROOT / "reports" / "examples"
 EXTRA = ROOT / ".docs" / "generated" / "extra"
 PAGE = "2026-11-29-table4-of-eight-frameworks"
 SITE = (
-    "2026-11-24-table4-of-fifteen-frameworks",
+    "2026-11-26-one-h100",
     "2026-11-29-quick",
     "2026-11-29-inference-quick",
     "2026-11-30-gate-of-memory-and-start",

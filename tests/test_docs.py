@@ -40,7 +40,7 @@ def generated() -> set[str]:
     """Return the names of the reference pages that are made from the code."""
     source = (ROOT / ".docs" / "generate.py").read_text(encoding="utf-8")
     (pages,) = re.findall(r"^PAGES.*? = (\{.*?^\})", source, re.MULTILINE | re.DOTALL)
-    names = {key.value for key in ast.parse(pages, mode="eval").body.keys}  # type: ignore[attr-defined]
+    names = {key.value for key in ast.parse(pages, mode="eval").body.keys}
     from dlbench.suites import cli
 
     return names | {f"commands/{name}" for name in cli.COMMANDS}
