@@ -224,11 +224,13 @@ def plan_of(name: str, chosen: SuiteOverrides, machine: Machine, seed: int | Non
     if seed is None:
         seed = preparation.new_seed()
     loaded = suite.load(name)
-    if chosen.own is None and not chosen["frameworks"]:
-        loaded = _with_frameworks_for(loaded, chosen)
     place = preparation.capacity(machine)
     if chosen.own is None:
-        return expand(loaded, chosen, place, seed)
+        plan = expand(loaded, chosen, place, seed)
+        if chosen["frameworks"] or not loaded.instead:
+            return plan
+        fitting = _with_frameworks_for(loaded, chosen)
+        return plan if fitting is loaded else expand(fitting, chosen, place, seed)
     return chosen.own.tolerated(expand(chosen.own.instead_of(loaded), chosen, place, seed))
 
 
@@ -237,8 +239,6 @@ def _with_frameworks_for(loaded: suite.Suite, chosen: SuiteOverrides) -> suite.S
 
     A line names them, and the command that installs their Python.
     """
-    if not loaded.instead:
-        return loaded
     given = {build.framework.name for build in chosen.builds}
     by_word = {word: find(word.partition(":")[0]) for word in loaded.frameworks}
     lacking = lack_python(each for each in by_word.values() if each.name not in given)

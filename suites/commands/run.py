@@ -86,9 +86,10 @@ class RunOptions(AxisOptions, LaunchOptions, BuildOptions, SessionOptions, Condi
 def run_command(given: RunOptions) -> None:
     """Measure a suite on this machine and show its matrix.
 
-    Builds missing environments, after saying what it will download. Each launch is stored when it
-    ends: after Ctrl-C, --resume continues. The suite `claims` measures what `dlbench report claims`
-    still needs. `dlbench list --axes` explains the values of every option.
+    Builds missing environments, after saying what it will download. `quick` shows a matrix of the
+    first two frameworks before it builds the others. Each launch is stored when it ends: after
+    Ctrl-C, --resume continues. The suite `claims` measures what `dlbench report claims` still
+    needs. `dlbench list --axes` explains the values of every option.
 
     Examples:
 

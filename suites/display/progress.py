@@ -25,8 +25,9 @@ from .numbers import clock, percent
 from .screen import StatusLine
 
 # The matrix so far is printed when this long has passed since the last, and not more than about
-# eight times a run.
+# eight times a run. Once each cell has a launch, the shorter time is enough.
 _MATRIX_SECONDS = 60.0
+_FIRST_MATRIX_SECONDS = 10.0
 _WIDE_SHOWN = 5
 
 
@@ -160,6 +161,8 @@ class ProgressDisplay(StatusLine):
                 text += f"; {remarks}"
         self.print(f"{text}{left}")
         pause = max(_MATRIX_SECONDS, seconds_left_overall / 6)
+        if self._schedule and index == len(self._schedule.plan.cells):
+            pause = _FIRST_MATRIX_SECONDS  # each cell has a launch now
         if index < total and time.monotonic() - self._matrix_at > pause:
             self.show_matrix()
 

@@ -111,6 +111,8 @@ def test_a_run_that_was_ended_goes_on_with_exactly_what_is_missing(folder, numbe
     if said:
         assert said in complaint(errors)
         assert "dlbench run mine.toml --resume" in complaint(errors)
+    # Ctrl-C shows the result so far. The other signals come from programs.
+    assert ("Seconds per mini-batch" in errors) == (number == signal.SIGINT)
     kept = records_in(folder)
     assert 1 <= len(kept) < 4
     (run,) = runs_in(folder)
