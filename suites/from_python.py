@@ -20,6 +20,7 @@ import threading
 import time
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
@@ -464,8 +465,12 @@ def _measuring(first: Sequence[str], given: BuildOptions, progress: bool) -> Ite
 
 def _command_line(given: BuildOptions) -> list[str]:
     """Return the options of the equivalent command, for its hints."""
-    arguments = {"name", "first", "second"}
-    names = [name for name in vars(given) if name not in {"store_file", *arguments}]
+    left_out = {"store_file", "name", "first", "second"}
+    names = [
+        field.name
+        for field in fields(given)
+        if field.name not in left_out and getattr(given, field.name) != field.default
+    ]
     store: str = vars(given)["store_file"]
     stored = [vars(given).get(name, "") for name in ("first", "second")]
     return [*filter(None, stored), *words_of(given, names), *words_of_store(store)]

@@ -173,6 +173,7 @@ def _text(renderables: Iterable[RenderableType], width: int, colour: bool) -> st
         no_color=not colour,
         color_system=system,
         emoji=False,
+        force_jupyter=False,  # which would show the text in the notebook instead
     )
     for renderable in renderables:
         console.print(renderable)

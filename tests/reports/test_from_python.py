@@ -112,6 +112,13 @@ def test_notebooks_show_what_the_command_prints(measured, compared):
         assert result.table["network"].iloc[0] in text
 
 
+def test_in_a_notebook_the_text_is_returned_and_not_displayed(compared, monkeypatch, capsys):
+    text = repr(compared)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert repr(compared) == text
+    assert capsys.readouterr().out == ""
+
+
 def test_names_from_a_store_are_no_markup():
     results = Results(
         (record([1.0] * 5, network="<img src=x onerror=y>"),), {"m": read_host("m", None)}
