@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import dlbench
 from dlbench.adapters import axes, protocol
-from dlbench.reports.results import record, statistics
+from dlbench.reports.results import outcome, record, statistics
 from dlbench.reports.results.flags import KINDS
 from dlbench.suites import cli
 from dlbench.suites.planning import framework, networks, settings, suite
@@ -217,14 +217,15 @@ def json_records() -> str:
     classes: tuple[type, ...] = (
         record.Run,
         record.Record,
-        protocol.Outcome,
+        outcome.Outcome,
         protocol.Protocol,
         protocol.Parity,
         protocol.ThreadEvidence,
         protocol.Contention,
         protocol.SampleCounts,
-        protocol.HostObservation,
-        protocol.TurnObservation,
+        outcome.HostObservation,
+        outcome.TurnObservation,
+        outcome.HostFacts,
         protocol.DeviceEvidence,
         statistics.Summary,
         statistics.Estimate,

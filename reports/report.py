@@ -11,7 +11,7 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import csv_rows, objects
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import Page
-from dlbench.reports.results.answer import Answer, answer_data
+from dlbench.reports.results.conclusion import Conclusion, conclusion_data
 from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.matrix import Matrix, build_matrix
 from dlbench.reports.results.record import Run
@@ -114,7 +114,7 @@ class Report(Generic[Content]):
     page: Callable[[Content, ReportOptions], Page]
     """Returns its text and tables, declared by columns (`reports.columns`)."""
     analyse: Callable[[Source], Content] = _refuse
-    answer: Callable[[Content], Answer] | None = None
+    conclusion: Callable[[Content], Conclusion] | None = None
     """Its verdict, at the head of its JSON; None: it shows and judges nothing."""
     data: Callable[[Content], Any] | None = None
     """Its JSON; by default the rows of the page's tables by their keys, and its lines as notes."""
@@ -170,9 +170,9 @@ class Report(Generic[Content]):
     def as_data(self, content: Content) -> Any:
         """Return its content as plain JSON types, with its verdict first where it has one."""
         content_data = self._data_of(content)
-        if self.answer is None:
+        if self.conclusion is None:
             return content_data
-        return answer_data(self.name, self.answer(content), content_data)
+        return conclusion_data(self.name, self.conclusion(content), content_data)
 
     def _data_of(self, content: Content) -> Any:
         if self.data is not None:

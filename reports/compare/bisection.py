@@ -8,8 +8,8 @@ from dlbench.reports.compare.operators import difference_data, operator_table
 from dlbench.reports.compare.report import ratio_of, sentence_of
 from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.report import Report
-from dlbench.reports.results.answer import Answer
 from dlbench.reports.results.bisection import Bisection, BisectionOutcome, Candidate
+from dlbench.reports.results.conclusion import Conclusion
 from dlbench.reports.results.judged import JUDGED, TIME
 from dlbench.reports.results.naming import counted, listed, name_of
 from dlbench.reports.results.number_text import change_in_words, longer_in_words, percent
@@ -289,11 +289,11 @@ def _data(bisection: Bisection) -> dict[str, Any]:
     }
 
 
-def answer(bisection: Bisection) -> Answer:
+def conclusion_of(bisection: Bisection) -> Conclusion:
     """Return how a bisection ended in a word, and the result in a sentence."""
     is_broken = bisection.ends.verdict is Verdict.BROKEN
     word = "broken" if is_broken else bisection.outcome.value
-    return Answer(word, headline(bisection))
+    return Conclusion(word, headline(bisection))
 
 
 REPORT = Report(
@@ -301,7 +301,7 @@ REPORT = Report(
     summary="Which release or commit made a step slower, or faster.",
     examples=("dlbench bisect jax --network lstm32 --threads 1 --good 0.4.20 --bad 0.12.0",),
     page=lambda bisection, options: _page(bisection),
-    answer=answer,
+    conclusion=conclusion_of,
     data=_data,
     rows=lambda bisection: csv_rows(_columns(bisection.kind), bisection.tried),
 )

@@ -18,8 +18,8 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import HOLES, Entry, Page, Table
 from dlbench.reports.formats.markup import escaped, paragraph, pipe_row
 from dlbench.reports.report import Report
-from dlbench.reports.results.answer import Answer
 from dlbench.reports.results.comparison import CellComparison, Comparison
+from dlbench.reports.results.conclusion import Conclusion
 from dlbench.reports.results.differences import side_differences_line
 from dlbench.reports.results.flags import KINDS, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.results.judged import JUDGED, TIME
@@ -540,7 +540,7 @@ _ANSWERS = {
 }
 
 
-def answer(comparison: Comparison) -> Answer:
+def conclusion_of(comparison: Comparison) -> Conclusion:
     """Return the gravest verdict on the cells in a word, and the reason.
 
     Cells of two machines get no verdict, so that they leave a comparison undecided.
@@ -549,10 +549,10 @@ def answer(comparison: Comparison) -> Answer:
     reason = outcome.why if comparison.purpose == "gate" else headline(comparison)
     for verdict, word in _ANSWERS.items():
         if comparison.having(verdict):
-            return Answer(word, reason)
+            return Conclusion(word, reason)
     if outcome.outcome == "undecided" or comparison.having(Verdict.COMPARISON):
-        return Answer("undecided", reason)
-    return Answer("passed", reason)
+        return Conclusion("undecided", reason)
+    return Conclusion("passed", reason)
 
 
 _CHANGES = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.DIFFERENT, Verdict.IMPROVEMENT)
@@ -761,7 +761,7 @@ REPORT = Report(
     summary="A candidate against a baseline, cell by cell, with a verdict.",
     examples=("dlbench compare previous latest",),
     page=lambda comparison, options: comparison_page(comparison),
-    answer=answer,
+    conclusion=conclusion_of,
     data=comparison_data,
     rows=comparison_rows,
     own_formats={

@@ -32,7 +32,7 @@ from dlbench.reports.history.nights import (
     Series,
 )
 from dlbench.reports.report import Report
-from dlbench.reports.results.answer import Answer
+from dlbench.reports.results.conclusion import Conclusion
 from dlbench.reports.results.differences import MOST_SHOWN, Difference, difference_words
 from dlbench.reports.results.judged import JUDGED, TIME, is_of_clock
 from dlbench.reports.results.naming import counted, group_name, name_of, rest_of
@@ -696,14 +696,14 @@ def _mark_drift(panel: "Axes", drift: Drift, dates: Objects, row: int) -> None:
     )
 
 
-def _answer(history: History) -> Answer:
+def conclusion_of(history: History) -> Conclusion:
     """Return whether a cell has changed over the nights, and the counts."""
     confirmed = sum(not change.pending for _, change in history.changes) + len(history.drifts)
     pending = sum(change.pending for _, change in history.changes)
     reason = f"{counted(confirmed, 'confirmed change')} and {pending} pending"
     if confirmed:
-        return Answer("changed", reason)
-    return Answer("pending" if pending else "unchanged", reason)
+        return Conclusion("changed", reason)
+    return Conclusion("pending" if pending else "unchanged", reason)
 
 
 REPORT = Report(
@@ -713,7 +713,7 @@ REPORT = Report(
     ),
     examples=("dlbench history --plot history.png",),
     page=lambda history, options: changes_page(history),
-    answer=_answer,
+    conclusion=conclusion_of,
     data=history_data,
     rows=history_rows,
     draw=lambda history, path, options: history_to_picture(history, path),

@@ -38,8 +38,8 @@ from dlbench.reports.formats.layout import (
 )
 from dlbench.reports.ratio.pairs import Pair, draw, pair_of, seconds_column, with_verdicts
 from dlbench.reports.report import Report, Source
-from dlbench.reports.results.answer import Answer
 from dlbench.reports.results.cells import CellResult
+from dlbench.reports.results.conclusion import Conclusion
 from dlbench.reports.results.differences import (
     MOST_SHOWN,
     Difference,
@@ -434,14 +434,14 @@ def _is_drawable(analysis: Releases) -> bool:
     return any(point.cell.timed for point in analysis.rows)
 
 
-def _answer(analysis: Releases) -> Answer:
+def conclusion_of(analysis: Releases) -> Conclusion:
     """Return whether a release differs from the one before it, and the headline."""
     reason = " ".join(headline(analysis))
     if any(point.change for point in analysis.rows):
-        return Answer("changed", reason)
+        return Conclusion("changed", reason)
     if any(point.cell.shown for point in analysis.rows):
-        return Answer("unchanged", reason)
-    return Answer("no number", reason)
+        return Conclusion("unchanged", reason)
+    return Conclusion("no number", reason)
 
 
 def _headline_of_changes(analysis: Releases) -> list[str]:
@@ -458,7 +458,7 @@ REPORT = Report(
     ),
     analyse=_analyse,
     page=lambda analysis, options: _page(analysis),
-    answer=_answer,
+    conclusion=conclusion_of,
     data=_data,
     rows=lambda analysis: csv_rows(_columns(analysis, analysis.rows), analysis.rows),
     draw=lambda analysis, path, options: _draw(analysis, path),

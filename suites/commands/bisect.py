@@ -13,7 +13,7 @@ import typer
 
 from dlbench.adapters.protocol import TUNED
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.compare.bisection import REPORT, answer, headline
+from dlbench.reports.compare.bisection import REPORT, conclusion_of, headline
 from dlbench.reports.results.bisection import Bisection, BisectionOutcome
 from dlbench.reports.results.hosts import host_of
 from dlbench.reports.results.judged import NAMES, TIME
@@ -198,7 +198,7 @@ def bisect_command(given: BisectOptions) -> None:
     show(bisection, form, given.write, REPORT)
     if form != "terminal":
         say(headline(bisection))
-    raise typer.Exit(EXIT_CODES[BISECTING][answer(bisection).verdict])
+    raise typer.Exit(EXIT_CODES[BISECTING][conclusion_of(bisection).verdict])
 
 
 def _measure(

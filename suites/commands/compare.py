@@ -15,7 +15,7 @@ from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.compare.annotations import annotation
 from dlbench.reports.compare.report import REPORT as COMPARED
-from dlbench.reports.compare.report import answer
+from dlbench.reports.compare.report import conclusion_of
 from dlbench.reports.formats.export import (
     export,
     format_of_file,
@@ -314,7 +314,7 @@ def exit_code(comparison: Comparison, lenient: bool) -> int:
 
     A ``lenient`` one passes if it is undecided.
     """
-    verdict = answer(comparison).verdict
+    verdict = conclusion_of(comparison).verdict
     if verdict == "undecided" and lenient:
         return 0
     return EXIT_CODES[comparison.purpose][verdict]

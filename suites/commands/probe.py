@@ -11,7 +11,7 @@ from rich.text import Text
 from dlbench.adapters.launch.evidence import fault_seconds
 from dlbench.hardware_probe import ProbeError, describe, measure, probe
 from dlbench.hardware_probe.doctor import Finding, Severity, diagnose, gather_facts, take_sample
-from dlbench.reports.results.answer import Answer, answer_data
+from dlbench.reports.results.conclusion import Conclusion, conclusion_data
 from dlbench.reports.results.naming import counted
 from dlbench.reports.results.safe_text import visible
 
@@ -83,7 +83,7 @@ def doctor_command(given: DoctorOptions) -> None:
         "findings": [finding.to_dict() for finding in findings],
         "readings": [reading.to_dict() for reading in readings],
     }
-    print_json(answer_data("doctor", _answer(severities), content))
+    print_json(conclusion_data("doctor", conclusion_of(severities), content))
 
 
 _VERDICTS = {
@@ -94,11 +94,11 @@ _VERDICTS = {
 }
 
 
-def _answer(severities: Sequence[Severity]) -> Answer:
+def conclusion_of(severities: Sequence[Severity]) -> Conclusion:
     """Return the worst of the findings in a word, and the counts in a sentence."""
     worst = next((severity for severity in Severity if severity in severities), Severity.FINE)
     summary = _summary(severities.count(Severity.HARMS), severities.count(Severity.MAY_HARM))
-    return Answer(_VERDICTS[worst], summary)
+    return Conclusion(_VERDICTS[worst], summary)
 
 
 def show_findings(findings: tuple[Finding, ...]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from dlbench.adapters import axes, tuning
 from dlbench.adapters.protocol import BOUND, TUNED, Cell, Status
 from dlbench.reports.formats.json import plain
-from dlbench.reports.results.answer import Answer, answer_data
+from dlbench.reports.results.conclusion import Conclusion, conclusion_data
 from dlbench.reports.results.disturbance import left_out
 from dlbench.reports.results.flags import Flag, cell_flags, failed_launches, record_flags
 from dlbench.reports.results.hosts import Host
@@ -559,17 +559,17 @@ def data(result: SearchResult, command: str | None) -> dict[str, Any]:
         "settings": settings,
         "command": command,
     }
-    return answer_data("tune", _answer(result), content)
+    return conclusion_data("tune", conclusion_of(result), content)
 
 
-def _answer(result: SearchResult) -> Answer:
+def conclusion_of(result: SearchResult) -> Conclusion:
     """Return whether the fastest configuration is faster than the default one, and the gain."""
     reason = _gain_sentence(result)
     if result.best == result.schedule.starts[0]:
-        return Answer("default", reason)
+        return Conclusion("default", reason)
     if result.gain is None or result.gain.is_above(1):
-        return Answer("faster", reason)
-    return Answer("undecided", reason)
+        return Conclusion("faster", reason)
+    return Conclusion("undecided", reason)
 
 
 def data_without_result(schedule: HalvingSchedule, reason: str) -> dict[str, Any]:
@@ -580,7 +580,7 @@ def data_without_result(schedule: HalvingSchedule, reason: str) -> dict[str, Any
         "tried": schedule.tried(),
         "failed": schedule.without_number(),
     }
-    return answer_data("tune", Answer("no number", reason), content)
+    return conclusion_data("tune", Conclusion("no number", reason), content)
 
 
 def _name(plan: Plan, cell: Cell) -> str:

@@ -13,9 +13,10 @@ import pytest
 from factory_of_records import record
 
 import dlbench
-from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.protocol import Status
 from dlbench.reports.from_python import GateResult, MeasureResult
 from dlbench.reports.results.hosts import read_host
+from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.results import Results
 
 STORES = Path(__file__).parents[1] / "goldens" / "stores"

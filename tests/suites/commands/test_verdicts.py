@@ -17,12 +17,14 @@ from typing import Any
 import pytest
 from made_up_pythons import make_python
 
-from dlbench.adapters.protocol import Outcome, Parity, Status
+from dlbench.adapters import protocol
+from dlbench.adapters.protocol import Parity, Status
 from dlbench.hardware_probe import doctor
 from dlbench.hardware_probe import probe as machine_probe
 from dlbench.hardware_probe.doctor import Severity
 from dlbench.reports import catalogue
-from dlbench.reports.results.answer import Answer, answer_data
+from dlbench.reports.results.conclusion import Conclusion, conclusion_data
+from dlbench.reports.results.outcome import LaunchVerdict
 from dlbench.suites import cli
 from dlbench.suites.commands import probe
 from dlbench.suites.errors import EXIT_CODES
@@ -54,13 +56,13 @@ def pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def launch(request: Any, tick: Any) -> Launched:
         level = level_of(request)
         if level == "crashes":
-            return Launched(Outcome(Status.CRASHED, "signal 11"), 1.0)
+            return Launched(LaunchVerdict(Status.CRASHED, "signal 11"), 1.0)
         losses = [0.5, 0.25] if level == "other" else [0.5, 0.4]
         parity = Parity("unchecked", "", losses, 0.0, None, "", 1e-3, 1e-3, 0.0)
         factor = 1.0 if level == "other" else float(level)
         seconds = 0.02 * factor * draws.lognormvariate(0.0, 0.003)
-        outcome = Outcome(Status.OK, samples_ns=[round(seconds * 1e9)] * 3, parity=parity)
-        return Launched(outcome, 1.0)
+        answer = protocol.Answer(Status.OK, samples_ns=[round(seconds * 1e9)] * 3)
+        return Launched(LaunchVerdict(Status.OK, "", parity), 1.0, answer)
 
     monkeypatch.setattr(runner, "launch_process", launch)
     monkeypatch.setattr(runner, "QuietGate", lambda *given: None)  # nothing is measured
@@ -289,7 +291,7 @@ def test_every_verdict_of_a_command_is_tried_here() -> None:
 
 
 def test_the_head_of_an_answer_comes_first() -> None:
-    content = answer_data("gate", Answer("passed", "no slowdown"), {"cells": []}, version=2)
+    content = conclusion_data("gate", Conclusion("passed", "no slowdown"), {"cells": []}, version=2)
     assert list(content.items()) == [
         ("schema", "dlbench-gate-2"),
         ("verdict", "passed"),

@@ -1,10 +1,10 @@
-"""The answer of a command to a program: a verdict in a word, and the reason, under a schema."""
+"""The conclusion of a command for programs: a verdict in a word, and the reason, under a schema."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
-class Answer(NamedTuple):
+class Conclusion(NamedTuple):
     """A verdict and the reason for it."""
 
     verdict: str
@@ -12,8 +12,8 @@ class Answer(NamedTuple):
     reason: str
 
 
-def answer_data(
-    command: str, answer: Answer, content: Mapping[str, Any], version: int = 1
+def conclusion_data(
+    command: str, answer: Conclusion, content: Mapping[str, Any], version: int = 1
 ) -> dict[str, Any]:
     """Return a JSON object that begins with the same three keys for every command.
 
