@@ -245,7 +245,7 @@ HISTORIES = {"changed": (True, False), "pending": (True,), "unchanged": ()}
 @pytest.mark.parametrize("verdict", HISTORIES)
 def test_a_change_counts_once_it_is_confirmed(verdict: str) -> None:
     changes = [(None, SimpleNamespace(pending=pending)) for pending in HISTORIES[verdict]]
-    answer = catalogue.report("history").answer
+    answer = catalogue.report("history").conclusion
     assert answer is not None
     assert answer(SimpleNamespace(changes=changes, drifts=[])).verdict == verdict
 
@@ -286,7 +286,7 @@ def test_every_verdict_of_a_command_is_tried_here() -> None:
     }
     assert {name: set(codes) for name, codes in EXIT_CODES.items()} == tried
     assert set(EXIT_CODES) <= set(cli.COMMANDS)
-    judging = {name for name, report in catalogue.reports().items() if report.answer is not None}
+    judging = {name for name, report in catalogue.reports().items() if report.conclusion is not None}
     assert judging == {"compare", "bisect", "releases", "history"}
 
 
