@@ -120,16 +120,6 @@ AXIS_OPTIONS = (
         known=PRECISIONS,
     ),
     AxisOption(
-        "tuning",
-        "tuning",
-        "Settings: `installed` (none), `tuned` (all), `tuned+NAME`, `each`, ...",
-        "WHICH",
-        example="installed,tuned",
-        details="Settings: `installed` (none), `tuned` (all), `installed+NAME`, `tuned-NAME`, "
-        "`each` (every one in turn), `tuned+jemalloc` (a launch setting too), `launch` (each of "
-        "those in turn).",
-    ),
-    AxisOption(
         "placement",
         "placements",
         f"Mini-batches: {listed_or(PLACEMENTS)}.",
@@ -138,6 +128,16 @@ AXIS_OPTIONS = (
         details="Where a step gets its mini-batch: `resident` on the device; copied to a GPU from "
         "`pinned` or `pageable` memory; a new one at each step: `fed` from memory, `prefetched`, "
         "or from a file by the framework's `loader`.",
+    ),
+    AxisOption(
+        "tuning",
+        "tuning",
+        "Settings: `installed` (none), `tuned` (all), `tuned+NAME`, `each`, ...",
+        "WHICH",
+        example="installed,tuned",
+        details="Settings: `installed` (none), `tuned` (all), `installed+NAME`, `tuned-NAME`, "
+        "`each` (every one in turn), `tuned+jemalloc` (a launch setting too), `launch` (each of "
+        "those in turn).",
     ),
     AxisOption(
         "affinity",

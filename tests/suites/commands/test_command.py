@@ -133,7 +133,7 @@ ENDED_WHILE_ENDING = """
 import os, signal
 from dlbench.suites import cli
 
-def app(standalone_mode):
+def app(prog_name, standalone_mode):
     try:
         os.kill(os.getpid(), signal.{name})
     finally:

@@ -85,7 +85,7 @@ LEVELS = {
 """The candidate of a gate, by the verdict on it."""
 
 
-def gate(command: Command, verdict: str, name: str = "gate") -> tuple[Any, str, str]:
+def compared(command: Command, verdict: str, name: str) -> tuple[Any, str, str]:
     steps = ("--step", write_step("before.py", 1.0))
     candidate = ("--candidate-step", write_step("after.py", LEVELS[verdict]))
     words = (name, "quick") if name == "gate" else (name, "--now", "--undecided", "fail")
@@ -93,16 +93,6 @@ def gate(command: Command, verdict: str, name: str = "gate") -> tuple[Any, str, 
     return command(
         *words, *steps, *candidate, *QUIETLY, *budget, "--no-profile", "--write", "r.json"
     )
-
-
-def compare(command: Command, verdict: str) -> tuple[Any, str, str]:
-    return gate(command, verdict, "compare")
-
-
-CASES = [
-    *(("gate", verdict, gate) for verdict in LEVELS),
-    *(("compare", verdict, compare) for verdict in LEVELS),
-]
 
 
 def check(command: str, verdict: str, code: object, text: str) -> dict[str, Any]:
@@ -137,11 +127,10 @@ def kind_of(value: object) -> str:
     return kinds.get(type(value), "object")
 
 
-@pytest.mark.parametrize(("name", "verdict", "carry_out"), CASES, ids=lambda each: str(each))
-def test_a_comparison_answers_a_program(
-    name: str, verdict: str, carry_out: Callable[..., Any], command: Command
-) -> None:
-    code, _, said = carry_out(command, verdict)
+@pytest.mark.parametrize("verdict", LEVELS)
+@pytest.mark.parametrize("name", ["gate", "compare"])
+def test_a_comparison_answers_a_program(name: str, verdict: str, command: Command) -> None:
+    code, _, said = compared(command, verdict, name)
     assert Path("r.json").exists(), said
     content = check(name, verdict, code, Path("r.json").read_text(encoding="utf-8"))
     assert content["purpose"] == name
