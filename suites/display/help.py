@@ -148,7 +148,7 @@ _ORDER = list(PANELS)
 _PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
 
 COMMAND_PANELS: Mapping[str, tuple[str, ...]] = {
-    "Measure": ("list", "plan", "run", "tune", "new", "try"),
+    "Measure": ("demo", "list", "plan", "run", "tune", "new", "try"),
     "Compare": ("gate", "compare", "bisect", "releases", "history", "explain"),
     "Show": ("report", "export", "import", "store"),
     "Machines": ("doctor", "probe", "env", "fleet"),
