@@ -76,7 +76,7 @@ def broken(document: Path, made: set[str]) -> list[str]:
                 continue
         path = Path(os.path.normpath(folder / name)) if name else document
         page = str(path.relative_to(ROOT)).partition("/reference/")[2].removesuffix(".md")
-        if "docs" in path.parts and page in made:
+        if {"docs", ".docs"} & set(path.parts) and page in made:
             continue
         is_page = path.suffix == ".md"
         if not path.exists() or (anchor and is_page and anchor not in anchors(path)):
