@@ -270,6 +270,7 @@ def clone(tmp_path: Path) -> tuple[Path, dict[str, str]]:
         "OPTIONS": "--threads 1 --steps 3",
         "INSTALL": install,
         "DLBENCH_HOME": str(tmp_path / "home"),
+        "DLBENCH_LOCK_FOLDER": str(tmp_path),
     }
     return project, {**kept, **own, "TMPDIR": str(tmp_path)}
 
@@ -441,16 +442,33 @@ def test_an_action_that_cannot_measure_is_an_error_and_no_regression(
 INJECTED = "$(touch pwned)`touch pwned`; touch pwned; \"'; touch pwned #"
 
 
-@pytest.mark.parametrize("name", [*yaml.safe_load(ACTION.read_text())["inputs"]])
+INJECTED_TOGETHER = [
+    ("threshold", "budget", "arguments", "undecided"),
+    ("step", "baseline-step"),
+    ("baseline",),
+    ("python",),
+    ("dlbench",),
+    ("qualify",),
+]
+"""Inputs by the place where they are used; a wrong one ends the script there."""
+
+
+@pytest.mark.parametrize("names", INJECTED_TOGETHER, ids=" ".join)
 def test_no_input_is_run_as_part_of_the_script(
-    two_steps: tuple[Path, dict[str, str], dict[str, str]], name: str
+    two_steps: tuple[Path, dict[str, str], dict[str, str]], names: tuple[str, ...]
 ) -> None:
     folder, variables, inputs = two_steps
-    if name in ("install", "qualify"):
-        return  # a command that is run on purpose; a word that is compared
-    done = act(folder, {**variables, "PRETENDED": "yes"}, {**inputs, name: INJECTED})
+    changed = dict.fromkeys(names, INJECTED)
+    if "baseline" in names:
+        changed["baseline-step"] = ""
+    if "qualify" in names:
+        changed["step"] = "steps/missing.py"
+    done = act(folder, {**variables, "PRETENDED": "yes"}, {**inputs, **changed})
     assert not (folder / "pwned").exists(), done.said
-    assert done.code != 1
+    assert done.outputs["verdict"] == "error", done.errors
+    given = {name for names in INJECTED_TOGETHER for name in names}
+    # It is a command that is run on purpose.
+    assert {*yaml.safe_load(ACTION.read_text())["inputs"]} - given == {"install"}
 
 
 @pytest.mark.slow
