@@ -22,7 +22,7 @@ project = "dlbench"
 release = importlib.metadata.version("dlbench")
 copyright = ""
 root_doc = "index"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "rooms"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "rooms"]
 source_suffix = {".md": "markdown"}
 include_patterns = [".docs/**.md", "*/docs/**.md", "*.md", "*/*.md", "*/*/README.md"]
 exclude_patterns = [".git", ".venv", ".packages", "build", "dist"]
@@ -30,6 +30,7 @@ exclude_patterns = [".git", ".venv", ".packages", "build", "dist"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 autodoc_member_order = "bysource"
+napoleon_numpy_docstring = False
 
 html_theme = "furo"
 html_title = "dlbench"
