@@ -191,7 +191,7 @@ def python() -> str:
     documented = ["# Python API", "Everything is loaded at its first use."]
     for name in sorted(dlbench.__all__):
         kind = "autoclass" if inspect.isclass(getattr(dlbench, name)) else "autofunction"
-        members = "\n   :members:" if kind == "autoclass" else ""
+        members = "\n   :members:\n   :inherited-members:" if kind == "autoclass" else ""
         documented.append(f"```{{eval-rst}}\n.. {kind}:: dlbench.{name}{members}\n```")
     return "\n\n".join(documented)
 

@@ -240,11 +240,7 @@ def _download(
         for line in lines:
             if present.isdisjoint(_HASH.findall(line)):
                 one.write_text(line + "\n", encoding="utf-8")
-                download = [*command, "--no-deps", "--dest", str(files)]
-                if framework.index and "+" in line.split()[0]:
-                    # Only such builds need it, and where it cannot be reached pip waits for it.
-                    download += ["--extra-index-url", framework.index]
-                download += ["-r", str(one)]
+                download = [*command, "--no-deps", "--dest", str(files), "-r", str(one)]
                 try:
                     run_pip(framework, download, log, doing, draw)
                 except FrameworkEnvironmentError:

@@ -132,8 +132,6 @@ class Framework(TomlTable):
     locks: dict[str, str] = {}
     # the packages that the locks are resolved from, its own first; empty: all in a lock
     packages: tuple[str, ...] = ()
-    # a further package index, where the usual one lacks a build that a lock names
-    index: str = ""
     held: dict[str, str] = {}  # package -> why a refresh leaves its locked version
     imports: str = "numpy"
     download_megabytes: int = 0

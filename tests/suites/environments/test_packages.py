@@ -163,21 +163,6 @@ def test_of_two_lines_of_one_package_the_first_that_pip_finds_is_taken(
         assert asked() == [lines[number] for number in taken]
 
 
-def test_a_further_index_is_asked_for_builds_with_a_name_of_their_own_alone(tiny, tmp_path):
-    (tmp_path / "kept").mkdir()
-    names = ("one==1.0+cpu", "one==1.0", "two==2.0")
-    lines = [f"{name} --hash=sha256:{str(number) * 64}" for number, name in enumerate(names)]
-    tiny.lock_file.write_text("\n".join(lines))
-    pip = script(tmp_path / "pip", '#!/bin/sh\nfor last; do :; done; ! grep -q "+cpu" "$last"\n')
-    framework = tiny.model_copy(update={"index": "https://example.org/cpu"})
-    log = tmp_path / "log"
-    packages._download(
-        framework, [str(pip)], tmp_path / "kept" / "python", tmp_path / "environment", log, str
-    )
-    commands = [line for line in log.read_text().splitlines() if line.startswith("$ ")]
-    assert ["https://example.org/cpu" in command for command in commands] == [True, False, False]
-
-
 def test_a_python_without_ensurepip_is_given_its_packages_by_the_hosts_pip(
     home, tmp_path, monkeypatch
 ):
