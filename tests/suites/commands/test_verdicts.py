@@ -275,7 +275,9 @@ def test_every_verdict_of_a_command_is_tried_here() -> None:
     }
     assert {name: set(codes) for name, codes in EXIT_CODES.items()} == tried
     assert set(EXIT_CODES) <= set(cli.COMMANDS)
-    judging = {name for name, report in catalogue.reports().items() if report.conclusion is not None}
+    judging = {
+        name for name, report in catalogue.reports().items() if report.conclusion is not None
+    }
     assert judging == {"compare", "bisect", "releases", "history"}
 
 
