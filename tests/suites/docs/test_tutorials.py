@@ -16,8 +16,15 @@ from dlbench.suites.run import quota
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = {page.stem: page for page in sorted((ROOT / "suites/docs/tutorials").glob("*.md"))}
-FAST = ("a-step-of-your-own",)
-"""The others measure for half a minute to two minutes each."""
+FAST_BLOCKS = {
+    "a-gate-in-a-pull-request": 2,
+    "a-step-of-your-own": 2,
+    "first-matrix": 1,
+    "threads-in-a-container": 1,
+    "which-release-made-it-slower": 1,
+}
+"""The blocks at the start of a page that take a second or two. The others measure for half a minute
+to two minutes on each page."""
 FRAMEWORKS = {
     "first-matrix": ("jax", "onnx"),
     "threads-in-a-container": ("onnx",),
@@ -35,6 +42,9 @@ VERDICTS = {
     "which-release-made-it-slower": ("The first slower release is onnx-1.21.0", "MatMul"),
     "threads-in-a-container": ("SessionOptions.intra_op_num_threads = 1",),
 }
+UNDECIDED = 6
+BUSY = "measuring anyway"
+"""In the progress where other programs use the machine."""
 LIMIT_SECONDS = 500
 NOISE = ("~", "'", "(", "...", "launches of each would decide")
 """Starts of lines that depend on the noise of the machine, or stand for lines left out."""
@@ -113,15 +123,30 @@ def test_a_tutorial_is_short_and_shows_what_it_says(name):
     assert "## Where to go next" in text
 
 
-@pytest.mark.parametrize(
-    "name", [each if each in FAST else pytest.param(each, marks=pytest.mark.slow) for each in PAGES]
-)
+@pytest.mark.parametrize("name", FAST_BLOCKS)
+def test_a_tutorial_begins_as_written(name, tmp_path):
+    carry_out(name, blocks_of(PAGES[name])[: FAST_BLOCKS[name]], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.framework
+@pytest.mark.parametrize("name", PAGES)
 def test_a_tutorial_runs_as_written(name, tmp_path):
     for framework in FRAMEWORKS.get(name, ()):
         find_framework_python(framework)
     if name == "threads-in-a-container" and isinstance(quota.parents_of_launch_groups(), str):
         pytest.skip(quota.parents_of_launch_groups())
-    blocks = blocks_of(PAGES[name])
+    printed = carry_out(name, blocks_of(PAGES[name]), tmp_path)
+    for verdict in VERDICTS.get(name, ()):
+        assert verdict in printed
+
+
+def carry_out(name: str, blocks: list[Block], tmp_path: Path) -> str:
+    """Run these blocks of a page, hold each to its exit code and shape, and return what all
+    printed, on one line.
+
+    Skip the test where a command is undecided because the machine was busy.
+    """
     empty, output = tmp_path / "empty", tmp_path / "output"
     empty.mkdir()
     output.mkdir()
@@ -143,19 +168,21 @@ def test_a_tutorial_runs_as_written(name, tmp_path):
     for index, block in enumerate(blocks):
         printed = (output / f"{index}.out").read_text()
         errors = (output / f"{index}.err").read_text()
-        codes = next(
-            (
-                codes
-                for (page, words), codes in EXIT_CODES.items()
-                if page == name and words in block.commands
-            ),
-            (0,),
-        )
         code = int((output / f"{index}.code").read_text())
-        assert code in codes, f"{block.commands}{printed}{errors}"
+        allowed = exit_codes_of(name, block)
+        if code == UNDECIDED and code not in allowed and BUSY in errors:
+            pytest.skip("other programs used the machine, so a verdict is undecided")
+        assert code in allowed, f"{block.commands}{printed}{errors}"
         with_rows = not any(command in block.commands for command in RANKED)
         lost = list(missing(block.shown, printed, with_rows=with_rows))
         assert not lost, f"{lost}\n{block.commands}{printed}"
         everything += printed
-    for verdict in VERDICTS.get(name, ()):
-        assert verdict in " ".join(everything.split())
+    return " ".join(everything.split())
+
+
+def exit_codes_of(name: str, block: Block) -> tuple[int, ...]:
+    """Return the exit codes that a block of a page may end with."""
+    for (page, words), codes in EXIT_CODES.items():
+        if page == name and words in block.commands:
+            return codes
+    return (0,)
