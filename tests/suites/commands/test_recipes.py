@@ -254,10 +254,14 @@ def clone(tmp_path: Path) -> tuple[Path, dict[str, str]]:
     )
     # No index is at hand: dlbench and NumPy are those of the tests.
     (project / ".dlbench" / "dlbench-venv" / "bin").mkdir(parents=True)
-    for name, words in (("python", ""), ("dlbench", "-m dlbench.suites")):
+    python = shlex.quote(sys.executable)
+    scripts = {
+        "python": f'#!/bin/sh\n[ "$1 $2" = "-m pip" ] && exit 0\nexec {python} "$@"\n',
+        "dlbench": f"#!{sys.executable}\n{UNHURRIED}",
+    }
+    for name, script in scripts.items():
         command = project / ".dlbench" / "dlbench-venv" / "bin" / name
-        skip = '[ "$1 $2" = "-m pip" ] && exit 0\n' if name == "python" else ""
-        command.write_text(f'#!/bin/sh\n{skip}exec {shlex.quote(sys.executable)} {words} "$@"\n')
+        command.write_text(script)
         command.chmod(0o755)
     packages = shlex.quote(str(Path(yaml.__file__).parents[1]))
     kept = {
@@ -323,8 +327,8 @@ def act(folder: Path, variables: dict[str, str], given: dict[str, str]) -> Acted
     return Acted(done.returncode, outputs, summary, done.stdout, done.stderr)
 
 
-# The command, which neither waits for a quiet machine nor, where PRETENDED is set, launches anything: the step in
-# `after.py` then takes five times as long.
+# The command, which neither waits for a quiet machine nor, where PRETENDED is set, launches anything: a step that is no
+# baseline then takes five times as long.
 UNHURRIED = """
 import os
 from dlbench.adapters.protocol import Outcome, Status
@@ -333,7 +337,8 @@ from dlbench.suites.run import runner
 from dlbench.suites.run.launcher import Launched
 
 def launch(request, tick):
-    seconds = 0.05 if request.launch.settings["file"].endswith("after.py") else 0.01
+    file = request.launch.settings["file"]
+    seconds = 0.01 if "/base/" in file or file.endswith("before.py") else 0.05
     return Launched(Outcome(Status.OK, samples_ns=[round(seconds * 1e9)] * 3), 1.0)
 
 runner.QuietGate = lambda *given: None
@@ -496,28 +501,30 @@ def test_a_slower_pull_request_fails_with_a_comment_and_its_report(
     assert {path.name for path in report.iterdir()} >= {"gate.xml", "store.sqlite", "qualified.txt"}
 
 
-@pytest.mark.slow
 def test_without_an_installation_the_file_at_the_base_is_the_baseline(
     clone: tuple[Path, dict[str, str]],
 ) -> None:
     project, variables = clone
     for name in ("OPTIONS", "INSTALL"):
         del variables[name]
+    variables["PRETENDED"] = "yes"
     inputs = {
         "step": "benchmarks/train_step.py",
         "python": sys.executable,
-        "arguments": "--threads 1 --steps 3 --no-profile",
+        "arguments": "--threads 1 --order sequential --no-profile",
         "dlbench": str(project / ".dlbench" / "dlbench-venv" / "bin" / "dlbench"),
     }
     same = act(project, variables, inputs)
     assert (same.code, same.outputs["verdict"]) == (0, "unchanged"), same.errors
     step = project / "benchmarks" / "train_step.py"
-    step.write_text("import time\n\ndef prepare(cell):\n    return lambda: time.sleep(0.02)\n")
-    (project / ".dlbench" / "base" / "benchmarks" / "package.py").write_text(
-        PACKAGE.replace("SECONDS", "0.002")
-    )
+    step.write_text(STEP.replace("return package.train", "return package.train  # changed"))
     done = act(project, variables, inputs)
     assert (done.code, done.outputs["verdict"]) == (1, "regression"), done.errors
+    assert "::error file=benchmarks/train_step.py,title=" in done.said
+    assert " against " in done.summary.splitlines()[-1]
+    missing = act(project, variables, {**inputs, "baseline": "no-such-branch"})
+    assert (missing.code, missing.outputs["verdict"]) == (2, "error")
+    assert "this clone has no revision no-such-branch. Fetch it, or set BASE." in missing.errors
 
 
 @pytest.mark.slow
