@@ -89,7 +89,7 @@ class MeasureKeywords(AxisKeywords, SessionKeywords, total=False):
     """Further options of `dlbench run` with a step."""
 
     no_ceilings: bool
-    no_quiet_gate: bool
+    no_wait_for_quiet: bool
 
 
 class RunKeywords(MeasureKeywords, total=False):

@@ -47,7 +47,7 @@ def prepare(cell):
 
     return step, lambda: last["loss"]
 """
-QUICKLY = {"no_ceilings": True, "no_quiet_gate": True}
+QUICKLY = {"no_ceilings": True, "no_wait_for_quiet": True}
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ CALL = """
 import dlbench, psutil
 try:
     dlbench.measure("once.py", suite="brief.toml", threads=1, launches=8, no_ceilings=True,
-                    no_quiet_gate=True)
+                    no_wait_for_quiet=True)
 except KeyboardInterrupt as error:
     print(error)
     print([each.name() for each in psutil.Process().children(recursive=True)])

@@ -331,7 +331,8 @@ def act(folder: Path, variables: dict[str, str], given: dict[str, str]) -> Acted
 # baseline then takes five times as long.
 UNHURRIED = """
 import os
-from dlbench.adapters.protocol import Outcome, Status
+from dlbench.adapters.protocol import Answer, Status
+from dlbench.reports.results.outcome import LaunchVerdict
 from dlbench.suites.__main__ import main
 from dlbench.suites.run import runner
 from dlbench.suites.run.launcher import Launched
@@ -339,7 +340,8 @@ from dlbench.suites.run.launcher import Launched
 def launch(request, tick):
     file = request.launch.settings["file"]
     seconds = 0.01 if "/base/" in file or file.endswith("before.py") else 0.05
-    return Launched(Outcome(Status.OK, samples_ns=[round(seconds * 1e9)] * 3), 1.0)
+    answer = Answer(Status.OK, samples_ns=[round(seconds * 1e9)] * 3)
+    return Launched(LaunchVerdict(Status.OK), 1.0, answer)
 
 runner.QuietGate = lambda *given: None
 if os.environ.get("PRETENDED"):
