@@ -92,7 +92,14 @@ def test_a_measurement_is_stored_and_equals_the_command_s_json(folder, command, 
 
 
 def test_a_gate_passes_identical_code_and_fails_double_work(folder, undisturbed, command, capsys):
-    same = dlbench.gate("once.py", same=True, threads=1, suite="brief.toml", store="other.sqlite")
+    same = dlbench.gate(
+        "once.py",
+        same=True,
+        threads=1,
+        suite="brief.toml",
+        store="other.sqlite",
+        no_wait_for_quiet=True,
+    )
     assert same.passed, same
     assert "pair" in capsys.readouterr().err
     slower = dlbench.gate(
@@ -102,6 +109,7 @@ def test_a_gate_passes_identical_code_and_fails_double_work(folder, undisturbed,
         suite="brief.toml",
         store="other.sqlite",
         no_profile=True,
+        no_wait_for_quiet=True,
         allow_different=True,
         progress=False,
     )
