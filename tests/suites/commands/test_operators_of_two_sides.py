@@ -84,7 +84,6 @@ def test_a_comparison_profiles_a_slower_cell_once_and_every_report_of_it_says_so
         "1",
         "--pairs",
         "7-7",
-        "--no-wait-for-quiet",
         "--store",
         "two.sqlite",
     ]
