@@ -102,7 +102,7 @@ def test_a_broken_link_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_every_page_is_in_a_part_that_the_index_lists() -> None:
     index = (ROOT / ".docs" / "index.md").read_text(encoding="utf-8")
-    assert all(re.search(rf"^{part}/\*$", index, re.MULTILINE) for part in PARTS)
+    assert all(re.search(rf"^{part}/\*$", index, re.MULTILINE) for part in PARTS[1:])
     names: dict[str, Path] = {}
     for page in sorted(path for room in ROOMS for path in (ROOT / room / "docs").rglob("*.md")):
         part, *rest = page.relative_to(page.parents[1]).parts
@@ -111,6 +111,8 @@ def test_every_page_is_in_a_part_that_the_index_lists() -> None:
         name = "/".join([part, *rest])
         assert name not in names, f"{page} and {names[name]} would be one page"
         names[name] = page
+        if part == "tutorials":  # in an order of their own
+            assert re.search(rf"^{name.removesuffix('.md')}$", index, re.MULTILINE)
         titles = re.findall(r"^# .+$", _CODE.sub("", page.read_text("utf-8")), re.MULTILINE)
         assert len(titles) == 1, f"{page} has {len(titles)} titles"
     assert not {f"reference/{name}.md" for name in generated()} & set(names)
