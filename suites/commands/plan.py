@@ -241,7 +241,9 @@ def _with_frameworks_for(loaded: suite.Suite, chosen: SuiteOverrides) -> suite.S
     """
     given = {build.framework.name for build in chosen.builds}
     by_word = {word: find(word.partition(":")[0]) for word in loaded.frameworks}
-    lacking = lack_python(each for each in by_word.values() if each.name not in given)
+    lacking = lack_python(
+        framework for framework in by_word.values() if framework.name not in given
+    )
     if not lacking:
         return loaded
     kept = [word for word, framework in by_word.items() if framework not in lacking]

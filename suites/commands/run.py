@@ -343,7 +343,7 @@ def _show(measured: MeasuredSuite, as_json: bool) -> None:
             show("")
         # Reports that these records can fill.
         suggestions = {
-            f"report {each.name}": each.suggestion for each in suggested(measured.records)
+            f"report {report.name}": report.suggestion for report in suggested(measured.records)
         }
         suggestions["report matrix --json"] = "everything, for a script (also csv, markdown, latex)"
         store = shlex.quote(measured.store)

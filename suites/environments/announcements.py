@@ -19,7 +19,7 @@ def announcement(frameworks: Sequence[Framework]) -> list[str]:
         return []
     downloads = sum(framework.download_megabytes for framework in frameworks)
     space = sum(framework.disk_megabytes for framework in frameworks)
-    sizes = [f"{each.title} {each.download_megabytes} MB" for each in frameworks]
+    sizes = [f"{framework.title} {framework.download_megabytes} MB" for framework in frameworks]
     downloading = _time(downloads * 8 / _MEGABITS)
     installing = _time(space / _INSTALLED_MEGABYTES)
     return [

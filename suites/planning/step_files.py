@@ -59,14 +59,14 @@ def _file_of_module(module: str, function: str) -> str:
             f"file. Rename it, or write a file whose {PREPARE} calls it."
         )
     try:
-        found = importlib.util.find_spec(module)
+        spec = importlib.util.find_spec(module)
     except (ImportError, ValueError, AttributeError):
-        found = None
-    if found is None or found.origin is None or not Path(found.origin).is_file():
+        spec = None
+    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
         raise UsageError(
             f"{module}:{function} names no module with a file. Give the path of the file instead."
         )
-    return found.origin
+    return spec.origin
 
 
 def _file_of_function(step: Callable[..., Any]) -> str:

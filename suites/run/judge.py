@@ -264,7 +264,7 @@ def limits_of(machine: Machine, kept: dict[str, object] | None) -> Limits:
 
 @dataclass(frozen=True)
 class JudgedLaunch:
-    """A launch's outcome, and what its record keeps beside it."""
+    """A launch's outcome, and the rest that its record keeps."""
 
     outcome: Outcome
     wall_seconds: float

@@ -266,7 +266,7 @@ try:
                     no_wait_for_quiet=True)
 except KeyboardInterrupt as error:
     print(error)
-    # A process that has been told to end may take a moment.
+    # A process takes a moment to end after its signal.
     _, alive = psutil.wait_procs(psutil.Process().children(recursive=True), timeout=10)
     print([process.name() for process in alive])
 """
