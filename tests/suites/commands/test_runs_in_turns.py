@@ -116,7 +116,8 @@ def test_a_step_that_waits_is_not_cut_and_takes_as_long_as_it_waits(folder, comm
         cut = [turn for turn in record.outcome.outside.turns if turn.slices > 1]
         assert len(cut) <= 1
         assert cut or not record.outcome.paused_ns
-        assert record.outcome.median_seconds() == pytest.approx(0.15, rel=0.05)
+        assert min(record.outcome.samples_ns) * 1e-9 == pytest.approx(0.15, rel=0.05)
+        assert record.outcome.median_seconds() < 0.25
 
 
 GROW = """

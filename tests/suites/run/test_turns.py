@@ -840,8 +840,10 @@ def test_both_sides_have_as_many_turns_and_their_clocks_stand_while_they_are_sto
         assert sum(outcome.turns) == len(outcome.samples_ns)
         assert len(outcome.outside.turns) == len(outcome.turns)
         assert len(seconds_by_round(outcome)) >= 4
-        # Pauses are not in the samples, nor in the time that the host saw.
-        assert outcome.median_seconds() == pytest.approx(0.01, rel=0.2)
+        # Pauses are not in the samples, nor in the time that the host saw. Other programs only
+        # ever lengthen a step. A pause that counted would make it several times as long.
+        assert min(outcome.samples_ns) * 1e-9 == pytest.approx(0.01, rel=0.2)
+        assert outcome.median_seconds() < 0.02
         assert outcome.outside.timed_seconds < record.wall_seconds
         assert outcome.outside.stopped_cpu_seconds < 0.03
         assert len(outcome.sample_counts.minor_faults) == len(outcome.samples_ns)
@@ -849,7 +851,7 @@ def test_both_sides_have_as_many_turns_and_their_clocks_stand_while_they_are_sto
     assert rounds[0] == rounds[1]
     assert len(rounds[0]) >= 8
     one, other = seconds_of_pair(*records)
-    assert other / one == pytest.approx(1.0, abs=0.15)
+    assert other / one == pytest.approx(1.0, abs=0.3)
 
 
 @pytest.mark.parametrize("body", ["exit 3", "sleep 0.5; exit 3"])
@@ -864,7 +866,7 @@ def test_a_slower_side_is_found_in_turns(tmp_path, monkeypatch):
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
     pair = launched(tmp_path, {BASELINE: "", CANDIDATE: ""}, {CANDIDATE: 0.015})
     one, other = seconds_of_pair(*pair)
-    assert other / one == pytest.approx(1.5, abs=0.2)
+    assert 1.2 < other / one < 1.9
 
 
 def test_of_no_pair_is_one_side_always_first(tmp_path, monkeypatch):
