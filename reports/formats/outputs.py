@@ -27,7 +27,10 @@ def why_unwritable(path: Path) -> str:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return str(error.strerror)
-        return f"{folder.name or folder} is not a folder that you may write to"
+        name = folder.name or str(folder)
+        if not folder.exists():
+            return f"there is no folder {name}"
+        return f"{name} is not a folder that you may write to"
     if is_folder:
         return "it is a folder. Name a file"
     if exists and not is_file:

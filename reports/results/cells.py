@@ -219,7 +219,7 @@ def _with_numbers(
         peak_memory_bytes=peak_memory or None,
         cold_start=all(outcome.facts.cold_start is True for outcome in outcomes),
         measured=measured,
-        unmeasured=_unmeasured(newest, outcomes[-1], measured),
+        unmeasured=_unmeasured(newest, outcomes, measured),
     )
 
 
@@ -275,16 +275,16 @@ def _parity(outcomes: Iterable[Outcome]) -> Parity | None:
 
 
 def _unmeasured(
-    record: Record, outcome: Outcome, measured: Mapping[str, Summary]
+    record: Record, outcomes: Sequence[Outcome], measured: Mapping[str, Summary]
 ) -> dict[str, str]:
     """Return why quantities are not known; nothing for an imported benchmark."""
     reasons: dict[str, str] = {}
     if record.cell.adapter == IMPORTED:
         return reasons
     if "cpu_joules" not in measured:
-        reasons["cpu_joules"] = why_no_joules(outcome)
+        reasons["cpu_joules"] = why_no_joules(outcomes[-1])
     if record.cell.infers and "p99" not in measured:
-        reasons["p99"] = why_no_latency(outcome)
+        reasons["p99"] = next(filter(None, map(why_no_latency, outcomes)), "")
     return reasons
 
 

@@ -267,11 +267,17 @@ _LEGENDS = {
 
 
 def measure(outcomes: Iterable[Outcome]) -> dict[str, Summary]:
-    """Return the quantities that the timed launches of a cell measured once each, by name."""
+    """Return the quantities that the timed launches of a cell measured once each, by name.
+
+    A percentile of calls is there only if each launch has it. Percentiles of different launches
+    are not in order.
+    """
     launches = list(outcomes)
     summaries: dict[str, Summary] = {}
     for name, (_, _, of_launch) in (OF_LAUNCHES | LATENCIES).items():
         values = [value for value in map(of_launch, launches) if value is not None]
+        if name in LATENCIES and len(values) < len(launches):
+            continue
         summary = summarise_launches(values)
         if summary is not None:
             summaries[name] = summary

@@ -403,7 +403,6 @@ def planned(
         (given.baseline_adapters or "", given.candidate_adapters or ""),
         files,
         step,
-        given.same,
     )
     # Where interpreters or adapters are named, their frameworks are compared, unless more are asked
     # for.
@@ -418,6 +417,8 @@ def planned(
             rows += [row for row in rows_of_suite if row.partition(":")[0] == name] or [name]
         chosen = chosen.but(frameworks=",".join(rows))
     plan = plan_of(suite, chosen, machine, given.seed)
+    if not given.same:
+        sides.check_sides_differ(pair, step)
     for side in pair:
         check_variables(plan, side.variables, f"--{side.name}-env")
     return plan, pair

@@ -161,10 +161,16 @@ class ProgressDisplay(StatusLine):
                 text += f"; {remarks}"
         self.print(f"{text}{left}")
         pause = max(_MATRIX_SECONDS, seconds_left_overall / 6)
-        if self._schedule and index == len(self._schedule.plan.cells):
-            pause = _FIRST_MATRIX_SECONDS  # each cell has a launch now
+        if self._schedule and self._is_first_matrix(self._schedule.plan, index):
+            pause = _FIRST_MATRIX_SECONDS
         if index < total and time.monotonic() - self._matrix_at > pause:
             self.show_matrix()
+
+    @staticmethod
+    def _is_first_matrix(plan: Plan, index: int) -> bool:
+        """Return whether each cell has a launch now, of several."""
+        several = plan.launches > 1 or plan.launches_most is not None
+        return several and index == len(plan.cells)
 
     def show_matrix(self) -> None:
         """Print the matrix so far, if there is one."""

@@ -167,7 +167,7 @@ def check_launch_settings(names: Iterable[str]) -> None:
         why = lacking(name)
         if why:
             raise UsageError(
-                f"The launch setting {name} is not possible on this machine: {why}, or leave "
+                f"The launch setting {name} is not possible on this machine: {why}. Leave "
                 f"{name} out of --tuning."
             )
     for (name, one), (other, two) in itertools.combinations(chosen.items(), 2):

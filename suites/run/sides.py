@@ -101,7 +101,6 @@ def pair(
     revisions: tuple[str, str],
     files: tuple[str | None, str | None] = (None, None),
     own: Framework | None = None,
-    same: bool = False,
 ) -> tuple[Side, Side]:
     """Return (baseline, candidate) from the command line's words.
 
@@ -109,8 +108,7 @@ def pair(
     the first is the baseline's. A single one is the candidate's, and the framework's own
     environment is the baseline. ``environments`` are NAME=VALUE words, ``revisions`` those of the
     adapters and ``files`` the user's steps, each (baseline's, candidate's). A side without a file
-    runs ``own``. Raises UsageError where the sides do not differ at all, unless they are the
-    ``same`` on purpose.
+    runs ``own``. Raises UsageError.
     """
     baseline_builds, candidate_builds = _builds_by_side(*python)
     sides = []
@@ -126,17 +124,24 @@ def pair(
         step = own_files.read_step(file, f"--{name}-step") if file else None
         given = variables.read(words, f"--{name}-env")
         sides.append(Side(name, builds, given, revision, guest, step))
-    launched = [
-        (side.builds, side.variables, side.guest, _step_key(side.step or own)) for side in sides
+    return sides[0], sides[1]
+
+
+def check_sides_differ(pair: tuple[Side, Side], own: Framework | None = None) -> None:
+    """Raise UsageError where baseline and candidate do not differ at all.
+
+    A side without a file runs ``own``.
+    """
+    baseline, candidate = [
+        (side.builds, side.variables, side.guest, _step_key(side.step or own)) for side in pair
     ]
-    if launched[0] == launched[1] and not same:
+    if baseline == candidate:
         raise UsageError(
             "Both sides are the same. Give what differs: an interpreter (compare: --python "
             "FRAMEWORK=PATH; gate: --baseline FRAMEWORK=PATH), --candidate-env NAME=VALUE, "
             "--candidate-step FILE with another content, or --baseline-adapters REVISION; --same "
             "compares identical code on purpose."
         )
-    return sides[0], sides[1]
 
 
 def _builds_by_side(

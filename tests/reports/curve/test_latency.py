@@ -88,6 +88,19 @@ def test_the_report_has_cells_of_inference_alone_and_marks_the_least_of_each_pla
     assert rows[0]["task"] == "inference"
 
 
+def test_a_percentile_that_one_launch_lacks_is_not_the_cell_s() -> None:
+    """Percentiles of different launches would not be in order: here p99 would be below p50."""
+    short = make.record(
+        result=make.outcome(calls(0.05, 20)), launch=3, task="inference", framework="onnx"
+    )
+    content = content_of(*launches(0.01, framework="onnx"), short)
+    row = REPORT.as_data(content)["rows"][0]
+    assert row["p99"] is None
+    assert row["p90"]["median"] > row["p50"]["median"]
+    page = REPORT.page(content, ReportOptions())
+    assert any("No p99 of 1 cell: its calls are too few" in line for line in page.after)
+
+
 def test_it_says_why_there_is_no_percentile_and_why_a_cell_has_no_number() -> None:
     refused = make.hole(
         Status.UNSUPPORTED, "task inference: no", task="inference", framework="caffe"

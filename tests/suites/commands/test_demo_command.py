@@ -44,7 +44,7 @@ def test_without_a_page_nothing_is_written(command, tmp_path):
 @pytest.mark.parametrize(
     ("out", "reason"),
     [
-        ("missing/demo.html", "missing is not a folder that you may write to"),
+        ("missing/demo.html", "there is no folder missing"),
         (".", "it is a folder"),
         ("x" * 300, "File name too long"),
     ],

@@ -17,8 +17,8 @@ NOTHING = ((), ())
 NO_REVISIONS = ("", "")
 
 
-def pair(python=(), baseline=(), environments=NOTHING, revisions=NO_REVISIONS, same=False):
-    return sides.pair((baseline, python), environments, revisions, same=same)
+def pair(python=(), baseline=(), environments=NOTHING, revisions=NO_REVISIONS):
+    return sides.pair((baseline, python), environments, revisions)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,6 @@ def test_what_sets_no_variable_is_refused(word) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ({}, "Both sides are the same"),
-        ({"environments": (["A=1"], ["A=1"])}, "Both sides are the same"),
         ({"python": [f"torch={PYTHON}"] * 3}, "two sides"),
         (
             {"python": [f"torch={PYTHON}", f"n:torch={PYTHON}"], "baseline": [f"torch={PYTHON}"]},
@@ -63,6 +61,16 @@ def test_what_sets_no_variable_is_refused(word) -> None:
 def test_words_that_cannot_be_meant(words, complaint) -> None:
     with pytest.raises(UsageError, match=complaint):
         pair(**words)
+
+
+@pytest.mark.parametrize("words", [{}, {"environments": (["A=1"], ["A=1"])}])
+def test_sides_that_do_not_differ_are_refused(words) -> None:
+    with pytest.raises(UsageError, match="Both sides are the same"):
+        sides.check_sides_differ(pair(**words))
+
+
+def test_sides_of_two_variables_differ() -> None:
+    sides.check_sides_differ(pair(environments=(["A=1"], ["A=2"])))
 
 
 @pytest.fixture
@@ -87,9 +95,11 @@ def test_files_of_one_content_are_the_same_side_whatever_their_names(steps) -> N
         steps("alike.py", "def prepare(cell): ..."),
         steps("other.py", "def prepare(cell): return None"),
     )
+    both = sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, alike), mine)
     with pytest.raises(UsageError, match="Both sides are the same"):
-        sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, alike), mine)
-    _, candidate = sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, other), mine)
+        sides.check_sides_differ(both, mine)
+    _, candidate = both = sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, other), mine)
+    sides.check_sides_differ(both, mine)
     assert candidate.step is not None
     assert (
         adapter_digest(mine)
@@ -100,8 +110,8 @@ def test_files_of_one_content_are_the_same_side_whatever_their_names(steps) -> N
 
 def test_of_a_step_too_a_gate_has_an_interpreter_on_each_side(steps) -> None:
     steps("mine.py", "def prepare(cell): ...")
-    sides = pair([f"mine={PYTHON}"], [f"mine={PYTHON}"], same=True)
-    assert [[build.name for build in side.builds] for side in sides] == [["mine"], ["mine"]]
+    both = pair([f"mine={PYTHON}"], [f"mine={PYTHON}"])
+    assert [[build.name for build in side.builds] for side in both] == [["mine"], ["mine"]]
 
 
 def test_files_of_one_content_in_two_folders_may_import_what_differs(steps, tmp_path) -> None:
@@ -110,8 +120,9 @@ def test_files_of_one_content_in_two_folders_may_import_what_differs(steps, tmp_
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "mine.py").write_text(text)
     files = (None, str(tmp_path / "new" / "mine.py"))
-    _, candidate = sides.pair(((), ()), NOTHING, NO_REVISIONS, files, framework.find("mine"))
-    assert candidate.step is not None
+    both = sides.pair(((), ()), NOTHING, NO_REVISIONS, files, framework.find("mine"))
+    assert both[1].step is not None
+    sides.check_sides_differ(both, framework.find("mine"))
 
 
 def test_a_revision_of_the_adapters_is_unpacked_once(tmp_path, monkeypatch) -> None:
