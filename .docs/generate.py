@@ -6,6 +6,7 @@ the comments and docstrings of its fields, so nothing is said twice.
 
 import ast
 import inspect
+import json
 import os
 import textwrap
 import tomllib
@@ -20,11 +21,14 @@ from typer.testing import CliRunner
 
 import dlbench
 from dlbench.adapters import axes, protocol
+from dlbench.adapters.families import FAMILIES, LEARNING_RATE, Family, Own
+from dlbench.adapters.families.family import Numbers
 from dlbench.reports.results import outcome, record, statistics
 from dlbench.reports.results.flags import KINDS
 from dlbench.suites import cli
 from dlbench.suites.planning import framework, networks, settings, suite
-from dlbench.suites.planning.axes import AXIS_OPTIONS
+from dlbench.suites.planning.axes import AXIS_OPTIONS, PLAIN
+from dlbench.suites.planning.toml_files import TomlTable
 
 ROOT = Path(__file__).resolve().parent.parent
 GENERATED = ROOT / ".docs" / "generated" / "reference"
@@ -108,12 +112,53 @@ def suites() -> str:
             "## Networks",
             table(("network", "family", "mini-batch", "summary"), network_rows),
             "## Keys of a suite file",
-            "A suite is a TOML file. Every axis is a key too ([axes](axes.md)).",
-            fields_table(suite.Suite),
+            "A suite is a TOML file. These are keys as well, with the words of their options "
+            f"([axes](axes.md)): {code(option.key for option in PLAIN)}.",
+            keys_table(suite.Suite),
             "## Keys of its table `[protocol]`",
-            fields_table(suite.ProtocolSection),
+            keys_table(suite.ProtocolSection),
+            "## Families of networks",
+            "Sampled machines are not trained. Other networks are trained with plain SGD at a "
+            f"learning rate of {LEARNING_RATE}.",
+            *(family_section(family) for name, family in FAMILIES.items() if name != Own.name),
         )
     )
+
+
+def keys_table(owner: type[TomlTable]) -> str:
+    """Return the keys of a TOML table with their default values."""
+    rows = []
+    for name, _, _, comment in fields_of(owner):
+        known = owner.model_fields[name]
+        shown = "required"
+        if not known.is_required():
+            empty = known.default in ("", (), {}) or isinstance(known.default, TomlTable)
+            shown = "" if empty else f"`{json.dumps(known.default)}`"
+        rows.append((f"`{name}`", shown, comment))
+    return table(("key", "default", "meaning"), rows)
+
+
+VALUES = {
+    Numbers.whole: "whole number",
+    Numbers.wholes: "list of whole numbers",
+    Numbers.real: "number",
+    Numbers.tables: "list of tables",
+}
+
+
+def family_section(family: type[Family]) -> str:
+    """Return what a family of networks computes, and the table of its numbers."""
+    comments = {name: comment for name, _, _, comment in fields_of(family)}
+    rows = []
+    for name, each in family.fields.items():
+        words = each.keywords.get("known")
+        value = code(words) if words else VALUES[each.func]
+        usual = each.keywords.get("usual", "required")
+        default = comments[name] if callable(usual) else usual
+        rows.append((f"`{name}`", value, default))
+    heads = ("number", "value", "default")
+    text = f"```{{eval-rst}}\n{inspect.getdoc(family)}\n```"
+    return f"### {family.name}\n\n{text}\n\n{table(heads, rows)}"
 
 
 def frameworks() -> str:

@@ -36,7 +36,7 @@ class Attention(Family):
     heads: int = number(Numbers.whole, example="4")
     layers: int = number(Numbers.whole, most=1000, example="2")
     steps: int = number(Numbers.whole, most=100000, example="32")
-    feedforward: int = number(Numbers.whole, usual=lambda family: 4 * family.width)
+    feedforward: int = number(Numbers.whole, usual=lambda family: 4 * family.width)  # four widths
     epsilon: float = number(Numbers.real, usual=1e-5, least=1e-8, most=1.0)
 
     def check(self, numbers: Numbers) -> None:

@@ -144,7 +144,14 @@ _ACTIVATIONS = ACTIVATIONS + ("none",)
 
 
 class Convolutional(Chain):
-    """Convolutions and pools on square images with a side of ``side``, then dense layers."""
+    """Convolutions and pools on square images with a side of ``side``, then dense layers.
+
+    A layer is a table. That of a convolution has ``convolution`` (its outputs), ``kernel`` and, if
+    they are not usual, ``stride`` (1), ``padding`` (0) and ``activation`` ("relu"). That of a pool
+    has ``pool`` (the side of its window), ``stride`` (that side) and ``padding`` (0). That of a
+    dense layer has ``dense`` (its size) and ``activation``. ``outputs`` is the size of a last dense
+    layer.
+    """
 
     name = "convolutional"
     kind = "convolutional"
@@ -155,14 +162,7 @@ class Convolutional(Chain):
     input_scale: float = number(Numbers.real, usual=1.0, least=1e-6, most=1e6)
 
     def check(self, numbers: Numbers) -> None:
-        """Make layers of the tables of numbers, and read ``outputs``.
-
-        ``outputs`` is the size of the last, fully connected layer. A layer is a table: of a
-        convolution its number of outputs under ``convolution``, with ``kernel`` and, where they are
-        not usual, ``stride`` (1), ``padding`` (0) and ``activation`` ("relu"); of a pool its
-        window's side under ``pool``, with ``stride`` (the side) and ``padding`` (0); of a fully
-        connected layer its size under ``dense``, and ``activation``.
-        """
+        """Make layers of the tables of numbers, and read ``outputs``."""
         tables: Any = self.layers
         self.layers = ()
         for table in tables:

@@ -81,7 +81,7 @@ class Residual(Family):
 
     channels: int = number(Numbers.whole, example="3")
     side: int = number(Numbers.whole, most=10000, example="224")
-    stem_channels: int = number(Numbers.whole, usual=lambda family: family.widths[0])
+    stem_channels: int = number(Numbers.whole, usual=lambda family: family.widths[0])  # first width
     blocks: Tuple[int, ...] = number(Numbers.wholes, longest=100, example="[3, 4, 6, 3]")
     widths: Tuple[int, ...] = number(Numbers.wholes, longest=100, example="[64, 128, 256, 512]")
     classes: int = number(Numbers.whole, least=2, example="1000")

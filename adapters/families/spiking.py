@@ -11,7 +11,7 @@ class Spiking(OneRecurrentLayer):
 
     The layer starts from a zero state. v = beta v' (1 - s') + W_in x + W_rec s' + b; s = 1 where v
     > 1, else 0; logits = W_out (mean of s over steps) + b. Backwards the step has the slope 1 / (1
-    + 10 |v - 1|)^2, and the reset (1 - s') is a constant. Loss: mean over the mini-batch.
+    + 10 abs(v - 1))^2, and the reset (1 - s') is a constant. Loss: mean over the mini-batch.
     """
 
     name = "lif"

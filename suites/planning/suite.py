@@ -49,29 +49,31 @@ _USUAL = Protocol()
 class ProtocolSection(TomlTable):
     """The protocol of each launch (see `Protocol`), and the number of launches of each cell."""
 
-    # 3, or "5-20": as many as the precision needs
+    # of each cell: 3, or "3-20" until its interval is narrow enough
     launches: Annotated[int, Field(strict=True)] | str = 1
-    # "2%": relative half-width at which a cell gets no further launch; "fastest": see `FASTEST`
+    # "2%": half-width at which a cell gets no further launch, the default with a range of launches;
+    # "fastest": until the fastest cell of a column is known
     interval: str = ""
-    warmup_steps: Positive = _USUAL.warmup_steps
+    warmup_steps: Positive = _USUAL.warmup_steps  # before the first timed step, at least
+    # warm-up may grow so far; 0: not at all
     maximum_warmup_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = (
         _USUAL.maximum_warmup_steps
     )
-    steps: Positive = _USUAL.steps
-    minimum_steps: Positive = _USUAL.minimum_steps
-    # shorter steps: several a sample
+    steps: Positive = _USUAL.steps  # timed samples at most; unrelated to a network's steps
+    minimum_steps: Positive = _USUAL.minimum_steps  # timed samples at least
+    # shorter steps are timed several at a time
     sample_seconds: Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)] = 0.0
-    seconds: Seconds = _USUAL.seconds
-    # afterwards the first row trains so long on a text
+    seconds: Seconds = _USUAL.seconds  # no sample starts later than this
+    # afterwards the first row trains so many steps on a text; networks take 96 symbols (char.toml)
     curve_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0
-    # and every further row so long, to check it
+    # and every further row so many, to check it
     curve_check_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0
     # afterwards so many more steps, whose losses are kept
     loss_steps: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0
-    # the memory after each sample is kept: of launches that last minutes, see `report trend`
+    # the memory after each sample is kept, for `report trend`
     trend: bool = False
-    cell_seconds: Seconds = 300.0  # a launch that lasts longer is ended: timed_out
-    # each launch finds an empty cache: it compiles what an earlier launch had compiled
+    cell_seconds: Seconds = 300.0  # a launch that lasts longer is ended
+    # each launch starts with an empty cache, so it compiles everything anew
     cold_start: bool = False
 
     def protocol(self) -> Protocol:
@@ -92,7 +94,7 @@ class Suite(_PlainAxes):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     summary: str
-    networks: tuple[str, ...] = ()  # names, or patterns; the suite's own where none is given
+    networks: tuple[str, ...] = ()  # names or patterns; empty: all that the suite defines
     frameworks: tuple[str, ...] = Field(min_length=1)
     # take the place of those whose Python this machine lacks, in this order
     instead: tuple[str, ...] = ()
@@ -100,16 +102,17 @@ class Suite(_PlainAxes):
     # built first
     first_frameworks: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] = 0
     threads: Words
-    threads_limit: str = "4096"
-    # of cells on a GPU: threads that only launch kernels, so one count
+    threads_limit: str = "4096"  # largest thread count
+    # of cells on a GPU: one count, because these threads only launch kernels
     device_threads: Words = "cores"
-    batch_sizes: dict[str, Batches] = {}  # by network; the paper's mini-batch where none is given
-    cpu_batch_sizes: dict[str, Batches] = {}  # by network, instead of those on the CPU
+    batch_sizes: dict[str, Batches] = {}  # lists by network; absent: the network's own
+    cpu_batch_sizes: dict[str, Batches] = {}  # replaces `batch_sizes` on the CPU
     devices: tuple[str, ...] = Field(default=("cpu",), min_length=1)
-    protocol: ProtocolSection = ProtocolSection()
-    settings: dict[str, dict[str, Any]] = {}  # by framework, over those of the mode
-    network: tuple[dict[str, Any], ...] = ()  # networks of the suite's own, see `networks`
-    grid: tuple[dict[str, Any], ...] = ()  # and products of values
+    protocol: ProtocolSection = ProtocolSection()  # a table, see below
+    # for adapters: a table for each framework, which overrides the settings of the mode
+    settings: dict[str, dict[str, Any]] = {}
+    network: tuple[dict[str, Any], ...] = ()  # networks of the suite's own
+    grid: tuple[dict[str, Any], ...] = ()  # networks for each combination of values
 
     @property
     def axes(self) -> dict[str, str]:
