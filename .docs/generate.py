@@ -8,6 +8,7 @@ import ast
 import inspect
 import json
 import os
+import re
 import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
@@ -163,13 +164,48 @@ def family_section(family: type[Family]) -> str:
 
 def frameworks() -> str:
     """Return the frameworks with their modes."""
-    rows = []
+    framework_rows = []
+    mode_rows = []
     for name, each in framework.offered().items():
         size = f"{each.download_megabytes} MB" if each.download_megabytes else ""
-        tuning = code([*each.tuning, *each.tuned_with])
-        rows.append((f"`{name}`", each.title, code(each.modes), tuning, each.unavailable or size))
-    heads = ("name", "framework", "modes", "settings of tuned rows", "download")
-    return f"# Frameworks\n\nThe first mode is the default.\n\n{table(heads, rows)}"
+        pythons = [f"Python {version}" for version in each.python[:1]]
+        needs = ", ".join([*pythons, *each.python[1:], *each.programs])
+        about = each.unavailable or each.summary
+        versions = locked_versions(each)
+        framework_rows.append((f"`{name}`", each.title, versions, about, needs, size))
+        tuning = code(dict.fromkeys([*each.tuning, *each.tuned_with]))
+        for mode, its in each.modes.items():
+            mode_rows.append((f"`{name}`", f"`{mode}`", its.summary, its.inference, tuning))
+            tuning = ""
+    return "\n\n".join(
+        (
+            "# Frameworks",
+            "`dlbench list --capabilities` asks the builds on your machine. "
+            "[What they refuse](rows.md).",
+            table(
+                ("name", "framework", "version", "what runs", "needs", "download"), framework_rows
+            ),
+            "## Modes",
+            "The first mode is the default. A forward pass is named where it is not simply a part "
+            "of the training step.",
+            table(
+                ("framework", "mode", "training step", "forward pass", "settings of tuned rows"),
+                mode_rows,
+            ),
+        )
+    )
+
+
+def locked_versions(each: framework.Framework) -> str:
+    """Return the versions of a framework's own package in its locks."""
+    if not each.packages:
+        return ""
+    package = each.packages[0].partition("[")[0]
+    versions = []
+    for lock in dict.fromkeys([*each.locks.values(), each.requirements]):
+        text = (each.directory / lock).read_text(encoding="utf-8")
+        versions += re.findall(rf"^{re.escape(package)}==(\S+)", text, re.MULTILINE)
+    return ", ".join(versions)
 
 
 WITHOUT_OPTION = {
