@@ -115,7 +115,7 @@ def looked_at(framework, mode):
         further = OF_ONE_FAMILY.get((framework.name, mode), OF_FURTHER_MODES)
         return () if (framework.name, mode) in ELSEWHERE else (further,)
     if framework.outside is not None:
-        return (*OF_EACH_FAMILY, USUAL, SAMPLED)
+        return ("small-dense", *OF_EACH_FAMILY, USUAL, SAMPLED)
     return (REFERRED, *FURTHER.get(framework.name, ()))
 
 
