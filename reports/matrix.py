@@ -12,7 +12,7 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table
-from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
+from dlbench.reports.formats.pictures import DotPanel, Dots, dots_to_picture
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.flags import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
@@ -339,14 +339,14 @@ def _draw(matrix: Matrix, path: Path) -> list[Path]:
     return dots_to_picture(pages, path)
 
 
-def _panel(cells: list[CellResult]) -> Panel:
+def _panel(cells: list[CellResult]) -> DotPanel:
     points = {}
     for cell in cells:
         share = QUANTITIES["ceiling"].value(cell)
         if share is not None:
             points[row_name(cell.row), place_heading(cell.cell)] = share
     rows = tuple(dict.fromkeys(row for row, _ in points))
-    return Panel(group_name(cells[0].group), rows, points)
+    return DotPanel(group_name(cells[0].group), rows, points)
 
 
 REPORT = Report(

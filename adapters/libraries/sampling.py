@@ -56,7 +56,7 @@ def _copy(arrays: Arrays) -> Arrays:
     return {name: np.array(value, np.float32, order="C") for name, value in arrays.items()}
 
 
-class Sampler:
+class SamplingDriver:
     """A sampling machine, which answers for its adapter once `drive` was called.
 
     ``put`` takes an array that may be changed or dropped after, and returns the framework's own.

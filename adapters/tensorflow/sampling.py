@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Tuple
 
 import tensorflow as tf
 
-from ..libraries.sampling import Arrays, Sampler
+from ..libraries.sampling import Arrays, SamplingDriver
 
 Program = Callable[[Arrays, Arrays], Tuple[Arrays, Any]]
 
@@ -101,7 +101,7 @@ PROGRAMS: Dict[str, Callable[[Any], Program]] = {
 }
 
 
-def sampler(family: Any, put: Callable[[Any], Any], compiled: bool) -> Sampler:
+def sampler(family: Any, put: Callable[[Any], Any], compiled: bool) -> SamplingDriver:
     """Return the machine; ``compiled``: by XLA."""
     program = tf.function(PROGRAMS[family.name](family), jit_compile=compiled, autograph=False)
-    return Sampler(family, put, program)
+    return SamplingDriver(family, put, program)

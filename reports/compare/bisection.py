@@ -8,7 +8,7 @@ from dlbench.reports.compare.operators import difference_data, operator_table
 from dlbench.reports.compare.report import ratio_of, sentence_of
 from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.report import Report
-from dlbench.reports.results.bisection import Bisection, BisectionOutcome, Candidate
+from dlbench.reports.results.bisection import Bisection, BisectionOutcome, TriedCandidate
 from dlbench.reports.results.conclusion import Conclusion
 from dlbench.reports.results.judged import JUDGED, TIME
 from dlbench.reports.results.naming import counted, listed, name_of
@@ -21,7 +21,7 @@ def _percent(share: float) -> str:
     return "over 99 %" if share >= 0.995 else f"{100 * share:.0f} %"
 
 
-def _columns(kind: str) -> tuple[Column[Candidate], ...]:
+def _columns(kind: str) -> tuple[Column[TriedCandidate], ...]:
     return (
         Column("name", kind, lambda candidate: candidate.name),
         Column("pairs", "pairs", lambda candidate: candidate.pairs),
@@ -33,15 +33,15 @@ def _columns(kind: str) -> tuple[Column[Candidate], ...]:
     )
 
 
-def _ratio_text(candidate: Candidate) -> str:
+def _ratio_text(candidate: TriedCandidate) -> str:
     return MISSING if candidate.ratio is None else ratio_of(candidate.ratio)
 
 
-def _slower_text(candidate: Candidate) -> str:
+def _slower_text(candidate: TriedCandidate) -> str:
     return "" if candidate.slower is None else f"{100 * candidate.slower:.0f} %"
 
 
-def _remark(candidate: Candidate) -> Entry:
+def _remark(candidate: TriedCandidate) -> Entry:
     return Entry(candidate.problem or candidate.about, hole=bool(candidate.problem))
 
 

@@ -1,7 +1,8 @@
 """Curves: times of cells that differ in numeric axes alone (threads, mini-batch, workers, units).
 
 Each report on curves defines which cells make a curve, its findings about a curve and its points
-(`Curve.findings` and `Point.findings`, with a field for each JSON key), and how they are shown.
+(`Curve.findings` and `CurvePoint.findings`, with a field for each JSON key), and the way to show
+them.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -35,7 +36,7 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Point(NamedTuple):
+class CurvePoint(NamedTuple):
     """One cell of a curve; a missing one has a status and no seconds."""
 
     at: Any
@@ -55,17 +56,17 @@ class Curve(NamedTuple):
     host: Host
     cell: Cell
     """The axes that the points share."""
-    points: tuple[Point, ...]
+    points: tuple[CurvePoint, ...]
     findings: Any = None
     """The report's findings about it: an object with a field for each JSON key."""
 
     @property
-    def timed(self) -> list[Point]:
+    def timed(self) -> list[CurvePoint]:
         """The points with a number that can be used."""
         return [point for point in self.points if point.seconds is not None]
 
     @property
-    def taking_part(self) -> list[Point]:
+    def taking_part(self) -> list[CurvePoint]:
         """The points with a number that counts."""
         return [point for point in self.timed if point.takes_part]
 
@@ -128,7 +129,7 @@ def usable(cell: CellResult) -> Summary | None:
     return None if cell.has(flags.THREADS_EXCEEDED) else cell.timed
 
 
-def left_out_points(points: Iterable[Point]) -> list[str]:
+def left_out_points(points: Iterable[CurvePoint]) -> list[str]:
     """Return a sentence for each reason why numbers that a table shows are not used."""
     return left_out(
         point.cell for point in points if point.seconds is None and point.cell.timed is not None
@@ -199,9 +200,9 @@ def curve_columns(*left_out: str) -> tuple[Column[Curve], ...]:
     )
 
 
-def cell_columns(*names: str) -> tuple[Column[Point], ...]:
+def cell_columns(*names: str) -> tuple[Column[CurvePoint], ...]:
     """Return columns of these attributes of a point's cell."""
-    columns: tuple[Column[Point], ...] = attributes(
+    columns: tuple[Column[CurvePoint], ...] = attributes(
         lambda point: point.cell, *names, seconds=MEDIAN
     )
     return tuple(
@@ -217,17 +218,19 @@ def finding_columns(*names: str, **fields: Any) -> tuple[Column[Any], ...]:
 
 def finding_column(
     name: str, heading: str, written: Callable[[Any], str] = number
-) -> Column[Point]:
+) -> Column[CurvePoint]:
     """Return a column of a finding about points. Its field is empty where that is None."""
 
-    def text(point: Point) -> str:
+    def text(point: CurvePoint) -> str:
         value = getattr(point.findings, name)
         return "" if value is None else written(value)
 
     return Column(name, heading, lambda point: getattr(point.findings, name), text)
 
 
-def filled(columns: Iterable[Column[Point]], points: Sequence[Point]) -> list[Column[Point]]:
+def filled(
+    columns: Iterable[Column[CurvePoint]], points: Sequence[CurvePoint]
+) -> list[Column[CurvePoint]]:
     """Return the columns of a table that have something in them."""
     return [
         column
@@ -236,14 +239,14 @@ def filled(columns: Iterable[Column[Point]], points: Sequence[Point]) -> list[Co
     ]
 
 
-def _has_text(column: Column[Point], point: Point) -> bool:
+def _has_text(column: Column[CurvePoint], point: CurvePoint) -> bool:
     return column.entry(point).text not in ("", MISSING)
 
 
 def curve_objects(
     curves: Sequence[Curve],
     columns_of_curve: Sequence[Column[Curve]],
-    columns_of_point: Sequence[Column[Point]],
+    columns_of_point: Sequence[Column[CurvePoint]],
     key: str = "points",
 ) -> list[dict[str, Any]]:
     """Return a JSON object for each curve, with the list of its points under this key."""
@@ -256,7 +259,7 @@ def curve_objects(
 def curve_rows(
     curves: Sequence[Curve],
     columns_of_curve: Sequence[Column[Curve]],
-    columns_of_point: Sequence[Column[Point]],
+    columns_of_point: Sequence[Column[CurvePoint]],
 ) -> Rows:
     """Return a CSV line for each point."""
     pairs = [(curve, point) for curve in curves for point in curve.points]

@@ -32,8 +32,8 @@ from dlbench.reports.columns import Column, objects
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
     Curve,
+    CurvePoint,
     Curves,
-    Point,
     along,
     cell_columns,
     curve_columns,
@@ -76,7 +76,7 @@ _KNEE = "k"
 _NOT_OF_A_PLACE = ("network", *(axis.name for axis in axes.with_role(axes.ROW)))
 
 
-class Knee(NamedTuple):
+class BatchSizeKnee(NamedTuple):
     """The mini-batch beyond which no larger one pays, or None without one."""
 
     batch_size: int | None
@@ -90,20 +90,20 @@ class CurveFindings(NamedTuple):
     best_batch_size: int | None
     as_fast: tuple[int, ...]
     """Larger sizes that are not clearly slower."""
-    knee: Knee | None
+    knee: BatchSizeKnee | None
     """None with fewer than two sizes."""
     memory_ends_at: int | None
     """The smallest size for which memory was too small, above all with a number."""
 
 
-class PointFindings(NamedTuple):
+class BatchSizeFindings(NamedTuple):
     """The findings about a mini-batch size."""
 
     growth_per_doubling: Estimate | None
     """Of the throughput, from the next smaller size that takes part."""
 
 
-class Conclusions(NamedTuple):
+class BatchSizeConclusions(NamedTuple):
     """The findings about several curves together."""
 
     left_out: list[Curve]
@@ -133,7 +133,7 @@ def figure1(matrix: Matrix) -> Curves:
     unknown = len(matrix.cells) - len(cells)
     if unknown:
         notes.append(f"Not shown: {counted(unknown, 'cell')} whose mini-batch size is not known.")
-    return Curves(tuple(drawn), tuple(notes), Conclusions(left_out))
+    return Curves(tuple(drawn), tuple(notes), BatchSizeConclusions(left_out))
 
 
 def _curve(host: Host, place: Place, cells: Iterable[CellResult]) -> Curve:
@@ -151,8 +151,8 @@ def _curve(host: Host, place: Place, cells: Iterable[CellResult]) -> Curve:
     grown = {size: growth(smaller, size, times) for smaller, size in pairwise(kept)}
     points = []
     for size, cell in by_size.items():
-        findings = PointFindings(grown.get(size))
-        points.append(Point(size, cell, timed.get(size), size in times, findings))
+        findings = BatchSizeFindings(grown.get(size))
+        points.append(CurvePoint(size, cell, timed.get(size), size in times, findings))
     best, *as_fast = fastest_sizes(times) or (None,)
     knee = knee_of(times)
     return Curve(
@@ -175,7 +175,7 @@ def curve_place(curve: Curve) -> Place:
     return Place(curve.host.fingerprint, axes.without(curve.cell, *_NOT_OF_A_PLACE))
 
 
-def shown(point: Point, quantity: str) -> Numbers | None:
+def shown(point: CurvePoint, quantity: str) -> Numbers | None:
     """Return the value of a quantity with the ends of its interval, or None for a missing cell."""
     return QUANTITIES[quantity].value(point.cell) if point.cell.shown else None
 
@@ -207,7 +207,7 @@ def _surely_pays_not(gains: Iterable[Estimate]) -> bool:
     return all(gain.high is not None and gain.high < _WORTH for gain in gains)
 
 
-def knee_of(times: Mapping[int, Summary]) -> Knee | None:
+def knee_of(times: Mapping[int, Summary]) -> BatchSizeKnee | None:
     """Return the knee of these seconds per mini-batch, or None with fewer than two sizes."""
     sizes = sorted(times)
     if len(sizes) < 2:
@@ -215,7 +215,7 @@ def knee_of(times: Mapping[int, Summary]) -> Knee | None:
     gains = {}
     for size in sizes[:-1]:
         gains[size] = [growth(size, larger, times) for larger in sizes if larger > size]
-    return Knee(*find_knee(gains, _pays_not, _may_not_pay, _surely_pays_not))
+    return BatchSizeKnee(*find_knee(gains, _pays_not, _may_not_pay, _surely_pays_not))
 
 
 def growth(size: int, larger: int, times: Mapping[int, Summary]) -> Estimate:
@@ -274,7 +274,9 @@ def _table(
     return layout.Table(title, head, tuple(grid(entries, columns)), tuple(notes))
 
 
-def _entry(point: Point, curve: Curve, quantity: str, common: set[flags.FlagKind]) -> layout.Entry:
+def _entry(
+    point: CurvePoint, curve: Curve, quantity: str, common: set[flags.FlagKind]
+) -> layout.Entry:
     entry = layout.entry(point.cell, QUANTITIES[quantity], common)
     if shown(point, quantity) is None:
         return entry
@@ -377,10 +379,10 @@ def _place_names(curves: Sequence[Curve]) -> dict[Place, str]:
 _KEYS = curve_columns("batch_size")
 _CURVE: tuple[Column[Curve], ...] = (
     *_KEYS,
-    *finding_columns(*CurveFindings._fields, as_fast=None, knee=Knee._fields),
+    *finding_columns(*CurveFindings._fields, as_fast=None, knee=BatchSizeKnee._fields),
     Column("summary", None, sentence, fields=None),
 )
-_POINT: tuple[Column[Point], ...] = (
+_POINT: tuple[Column[CurvePoint], ...] = (
     Column("batch_size", None, lambda point: point.at),
     *cell_columns("status", "reason", "seconds", "items_per_second"),
     Column("takes_part", None, lambda point: point.takes_part),
@@ -421,7 +423,7 @@ def _picture(content: Curves, places: Sequence[Place], quantity: str) -> picture
         for curve in curves:
             line_style = styles[row_of(curve.cell), curve_place(curve)]
             lines.append(_line(curve, quantity, line_style))
-        panels.append(pictures.Panel(network, lines, _ticks(lines)))
+        panels.append(pictures.CurvePanel(network, lines, _ticks(lines)))
     legend: list[tuple[str, pictures.Style]] = []
     if len(rows) > 1:
         legend += [(row_name(row), styles[row, places[0]]) for row in rows]

@@ -20,7 +20,7 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN
 from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.left_out import left_out
-from dlbench.reports.report import ALL_RUNS, Report, ReportOptions, Source
+from dlbench.reports.report import ALL_RUNS, Report, ReportOptions, ReportSource
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import Place, grouped
@@ -66,7 +66,7 @@ class Latencies(NamedTuple):
     rows: tuple[Latency, ...]
 
 
-def latencies(source: Source) -> Latencies:
+def latencies(source: ReportSource) -> Latencies:
     """Return the latencies of the cells of inference that have a number."""
     matrix = source.matrix()
     calls: dict[Place, list[float]] = {}
@@ -191,7 +191,7 @@ def _draw(content: Latencies, path: Path, options: ReportOptions) -> list[Path]:
             points = [(1 / (1 - share), (seconds, None, None)) for share, seconds in latency.curve]
             lines.append(pictures.Line(points, styles[latency.cell.row]))
         title = ", ".join(filter(None, (group_name(group), place_name(column.cell))))
-        panels.append(pictures.Panel(title, lines, (2, 10, 100, 1000)))
+        panels.append(pictures.CurvePanel(title, lines, (2, 10, 100, 1000)))
     legend = [(row_name(row), styles[row]) for row in rows]
     across = "one call in so many takes longer"
     picture = pictures.Picture("Latency by quantile", panels, legend, across, "a call", "s")

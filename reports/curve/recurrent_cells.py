@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from dlbench.adapters import axes
 from dlbench.adapters.families import ALPHABET, Recurrent
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.claims.claims import Answer, Evidence, answers, evidence, loss_questions
+from dlbench.reports.claims.claims import ClaimVerdict, Evidence, answers, evidence, loss_questions
 from dlbench.reports.claims.figures import (
     ONE_TRAINING,
     Claimed,
@@ -28,7 +28,7 @@ from dlbench.reports.claims.figures import (
 from dlbench.reports.claims.report import figures
 from dlbench.reports.columns import Column, attributes, csv_rows, objects, table, within
 from dlbench.reports.curve import pictures
-from dlbench.reports.curve.curve import Curve, Curves, Point, cell_columns, curve_columns, grid
+from dlbench.reports.curve.curve import Curve, CurvePoint, Curves, cell_columns, curve_columns, grid
 from dlbench.reports.curve.training import (
     ALIKE,
     KNOWS_NOTHING,
@@ -36,7 +36,7 @@ from dlbench.reports.curve.training import (
     Learnt,
     Losses,
     Net,
-    Training,
+    TrainingLosses,
     cell_order,
     learnt_of,
     losses_of,
@@ -47,7 +47,7 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table
-from dlbench.reports.report import ALL_RUNS, QUANTITY, Report, ReportOptions, Source
+from dlbench.reports.report import ALL_RUNS, QUANTITY, Report, ReportOptions, ReportSource
 from dlbench.reports.results import flags, quantities
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import grouped
@@ -87,7 +87,7 @@ class TimeToTarget(NamedTuple):
     """The time of a network in a row to the target of a text."""
 
     curve: Curve
-    point: Point
+    point: CurvePoint
     seconds: Summary
     """Of an update."""
     learnt: Learnt
@@ -104,7 +104,7 @@ class TimeToTarget(NamedTuple):
         return self.learnt.text.digest
 
 
-class Finding(NamedTuple):
+class LectureFinding(NamedTuple):
     """One of the lecture's claims, or a cost, tried on the user's curves."""
 
     name: str
@@ -112,12 +112,12 @@ class Finding(NamedTuple):
     evidence: Evidence
 
 
-class Conclusions(NamedTuple):
+class CellConclusions(NamedTuple):
     """The findings about several curves together."""
 
     texts: tuple[Learnt, ...]
     times: list[TimeToTarget]
-    findings: list[Finding]
+    findings: list[LectureFinding]
 
 
 def study(matrix: Matrix, records: Sequence[Record]) -> Curves:
@@ -133,7 +133,7 @@ def study(matrix: Matrix, records: Sequence[Record]) -> Curves:
             if ended:
                 framework = training.record.cell.framework
                 notes.append(f"{net.name}: training in {framework} ended: {ended}")
-    conclusions = Conclusions(texts, times, list(_findings(curves, texts, times)))
+    conclusions = CellConclusions(texts, times, list(_findings(curves, texts, times)))
     return Curves(curves, (*notes, *matrix.notes), conclusions)
 
 
@@ -147,9 +147,9 @@ def _curves(matrix: Matrix, records: Iterable[Record]) -> tuple[Curve, ...]:
         group = result.group
         net = nets.get((group.network, group.specification, group.batch_size))
         if net is not None and (group.precision, group.placement) == ("float32", "resident"):
-            points.append(Point(net, result, result.timed))
+            points.append(CurvePoint(net, result, result.timed))
 
-    def order(point: Point) -> tuple[object, ...]:
+    def order(point: CurvePoint) -> tuple[object, ...]:
         column = matrix.columns.index(point.cell.column)
         return point.at.work, column, point.cell.row, point.at.order
 
@@ -162,7 +162,7 @@ def _curves(matrix: Matrix, records: Iterable[Record]) -> tuple[Curve, ...]:
     return tuple(curves)
 
 
-def _work_and_row(point: Point) -> tuple[object, ...]:
+def _work_and_row(point: CurvePoint) -> tuple[object, ...]:
     return point.at.work, point.cell.column, point.cell.row
 
 
@@ -207,7 +207,7 @@ def _is_beaten(time: TimeToTarget, times: Iterable[TimeToTarget]) -> bool:
 
 def _findings(
     curves: Sequence[Curve], texts: Sequence[Learnt], times: Sequence[TimeToTarget]
-) -> Iterator[Finding]:
+) -> Iterator[LectureFinding]:
     """Yield the findings that have any figure."""
     losses = losses_of(texts)
     rnn = {"cell": "rnn"}
@@ -232,7 +232,7 @@ def _findings(
     for name, sentence, questions in asked:
         support = evidence([(question, next(answered)) for question in questions])
         if support.figures:
-            yield Finding(name, sentence, support)
+            yield LectureFinding(name, sentence, support)
 
 
 def _gated_at_equal_time(times: Iterable[TimeToTarget]) -> list[Question]:
@@ -287,7 +287,7 @@ def flops(net: Net) -> int:
 
 def cells_page(content: Curves, quantity: str = "seconds", against: str = "") -> Page:
     """Return speeds, losses, times to a loss, and findings, as tables."""
-    conclusions: Conclusions = content.conclusions
+    conclusions: CellConclusions = content.conclusions
     if not content.curves and not conclusions.texts:
         return Page((NOTHING,), (), content.notes)
     tables: list[Table] = []
@@ -370,12 +370,12 @@ def _loss_tables(learnt: Learnt) -> Iterator[Table]:
         yield _grid(title, entries, [note, *_check_lines(trainings)])
 
 
-def _loss(loss: float | None, training: Training) -> Entry:
+def _loss(loss: float | None, training: TrainingLosses) -> Entry:
     marks = {None: UNCHECKED, True: "", False: NOT_CONFIRMED}[training.confirmed]
     return Entry("ended" if loss is None else f"{loss:.3f}", "", marks, hole=loss is None)
 
 
-def _check_lines(trainings: Mapping[Net, Training]) -> Iterator[str]:
+def _check_lines(trainings: Mapping[Net, TrainingLosses]) -> Iterator[str]:
     confirming: dict[tuple[str, str, int], list[float]] = {}
     for net, training in trainings.items():
         main = training.record.cell.framework
@@ -480,13 +480,13 @@ def _time(time: TimeToTarget, unit: str) -> tuple[Entry, ...]:
     )
 
 
-def _verdict(finding: Finding) -> Entry:
+def _verdict(finding: LectureFinding) -> Entry:
     support = finding.evidence
-    holds = f", {support.holds} of {support.of}" if support.verdict is Answer.PARTLY else ""
-    return Entry(support.verdict.value + holds, hole=support.verdict is Answer.DIFFERS)
+    holds = f", {support.holds} of {support.of}" if support.verdict is ClaimVerdict.PARTLY else ""
+    return Entry(support.verdict.value + holds, hole=support.verdict is ClaimVerdict.DIFFERS)
 
 
-def _numbers(finding: Finding) -> list[dict[str, Any]]:
+def _numbers(finding: LectureFinding) -> list[dict[str, Any]]:
     numbers = []
     for question, answer in finding.evidence.figures:
         asked = {"what": question.what, "answer": answer, "claimed": question.claimed}
@@ -494,7 +494,7 @@ def _numbers(finding: Finding) -> list[dict[str, Any]]:
     return numbers
 
 
-_FINDING: tuple[Column[Finding], ...] = (
+_FINDING: tuple[Column[LectureFinding], ...] = (
     Column("name", "", lambda finding: finding.name),
     Column("finding", "finding", lambda finding: finding.finding),
     Column("verdict", "verdict", lambda finding: finding.evidence.verdict, _verdict),
@@ -503,7 +503,7 @@ _FINDING: tuple[Column[Finding], ...] = (
 )
 
 
-def _findings_table(findings: Sequence[Finding]) -> Table:
+def _findings_table(findings: Sequence[LectureFinding]) -> Table:
     notes = [
         f"{finding.name}: {figures(finding.evidence)}."
         for finding in findings
@@ -538,7 +538,7 @@ def _legend(content: Curves, quantity: str) -> Iterator[str]:
     yield from content.notes
 
 
-def _trainings(content: Curves) -> list[Training]:
+def _trainings(content: Curves) -> list[TrainingLosses]:
     return [training for learnt in content.conclusions.texts for training in learnt.nets.values()]
 
 
@@ -549,7 +549,7 @@ class _Row(NamedTuple):
     """A line of JSON or CSV."""
 
     curve: Curve
-    point: Point
+    point: CurvePoint
     time: TimeToTarget | None = None
     """On a text; None without one, and for the speeds of JSON."""
 
@@ -558,11 +558,11 @@ def _curve_of_row(row: _Row) -> Curve:
     return row.curve
 
 
-def _point_of_row(row: _Row) -> Point:
+def _point_of_row(row: _Row) -> CurvePoint:
     return row.point
 
 
-def _characters_of_point(point: Point) -> float | None:
+def _characters_of_point(point: CurvePoint) -> float | None:
     return _characters(point.cell, point.at)
 
 
@@ -593,7 +593,7 @@ _TIME: tuple[Column[_Row], ...] = attributes(
 
 def cells_data(content: Curves) -> dict[str, Any]:
     """Return a JSON object: texts with their curves, speeds, times to a loss, findings."""
-    conclusions: Conclusions = content.conclusions
+    conclusions: CellConclusions = content.conclusions
     speeds = [_Row(curve, point) for curve in content.curves for point in curve.points]
     times = [_Row(time.curve, time.point, time) for time in conclusions.times]
     return {
@@ -631,7 +631,7 @@ def _text(learnt: Learnt) -> dict[str, Any]:
     }
 
 
-def _loss_curve(net: Net, training: Training, learnt: Learnt) -> dict[str, Any]:
+def _loss_curve(net: Net, training: TrainingLosses, learnt: Learnt) -> dict[str, Any]:
     record = training.record
     return {
         **net._asdict(),
@@ -680,14 +680,16 @@ def _picture(content: Curves, learnt: Learnt) -> pictures.Picture:
     levels = (learnt.floor, learnt.target)
     against_steps = lines(dict.fromkeys(nets, 1.0))
     panels = [
-        pictures.Panel("against steps", against_steps, levels=levels, across="steps", linear=True)
+        pictures.CurvePanel(
+            "against steps", against_steps, levels=levels, across="steps", linear=True
+        )
     ]
     across = "seconds of updates (logarithmic)"
     for curve in content.curves:
         medians = {net: seconds.median for net, seconds in curve.times.items() if net in nets}
         if medians:
             title = rest_of(curve.cell)
-            panels.append(pictures.Panel(title, lines(medians), levels=levels, across=across))
+            panels.append(pictures.CurvePanel(title, lines(medians), levels=levels, across=across))
     lowest = "lowest" if learnt.text.floor is None else "floor"
     legend: list[tuple[str, pictures.Style]] = [(net.name, styles[net]) for net in nets]
     named = {
@@ -704,7 +706,7 @@ def _style_order(net: Net) -> tuple[object, ...]:
     return net.work, cell_order(net.cell), net.layers, net.size
 
 
-def _analyse(source: Source) -> Curves:
+def _analyse(source: ReportSource) -> Curves:
     return study(source.matrix(), source.results().records)
 
 

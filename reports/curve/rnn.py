@@ -22,8 +22,8 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import Column, attributes, objects, within
 from dlbench.reports.curve.curve import (
     Curve,
+    CurvePoint,
     Curves,
-    Point,
     adjust_together,
     along,
     best_times,
@@ -40,7 +40,7 @@ from dlbench.reports.curve.fits import Crossing, crossing, fit_line
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import Entry, Page, Table
-from dlbench.reports.report import ALL_RUNS, REFERENCE, Report, Source
+from dlbench.reports.report import ALL_RUNS, REFERENCE, Report, ReportSource
 from dlbench.reports.results import flags, quantities
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import name_among
@@ -106,7 +106,7 @@ Times = Mapping[Size, Summary]
 ByUnits = Mapping[int, Summary]
 
 
-class Side(NamedTuple):
+class CrossingSide(NamedTuple):
     """A side of a crossing: a device with the best time at each size, or one thread count."""
 
     name: str
@@ -127,7 +127,7 @@ class FittedLine(NamedTuple):
     largest_residual: float | None
 
 
-class Knee(NamedTuple):
+class UnitsKnee(NamedTuple):
     """The number of units from which growth counts, or None where it never does."""
 
     hidden: int | None
@@ -148,7 +148,7 @@ class GrownSize(NamedTuple):
 class Growth(NamedTuple):
     """The growth of a time with the units."""
 
-    knee: Knee
+    knee: UnitsKnee
     sizes: list[GrownSize]
 
 
@@ -158,7 +158,7 @@ class SeriesGrowth(NamedTuple):
     steps: int
     inputs: int
     activation: str
-    knee: Knee
+    knee: UnitsKnee
     sizes: list[GrownSize]
 
     @property
@@ -167,7 +167,7 @@ class SeriesGrowth(NamedTuple):
         return Size(0, self.steps, self.inputs, self.activation)
 
 
-class Findings(NamedTuple):
+class SizeFindings(NamedTuple):
     """The findings about a curve."""
 
     fits: list[FittedLine]
@@ -232,7 +232,7 @@ class ComparedRow(NamedTuple):
     fastest_at: tuple[Size, ...]
 
 
-class Conclusions(NamedTuple):
+class SizeConclusions(NamedTuple):
     """The findings about several curves together."""
 
     threads: list[ThreadsCompared]
@@ -248,12 +248,12 @@ def study(matrix: Matrix, networks: Networks) -> Curves:
     for place, cells in sizes_of(matrix, networks).items():
         name = name_among(matrix.hosts, place.machine)
         host = replace(matrix.hosts[place.machine], name=name)
-        points = [Point(size, cells[size], usable(cells[size])) for size in sorted(cells)]
+        points = [CurvePoint(size, cells[size], usable(cells[size])) for size in sorted(cells)]
         curve = Curve(host, place.cell, tuple(points))
         curves.append(curve._replace(findings=_find(curve.times)))
     threads = _compare_threads(curves)
     crossings = [*_crossings_of_threads(curves, threads), *_crossings_of_places(curves)]
-    conclusions = Conclusions(threads, crossings, list(_compare_rows(curves)))
+    conclusions = SizeConclusions(threads, crossings, list(_compare_rows(curves)))
     return Curves(tuple(curves), matrix.notes if curves else (), conclusions)
 
 
@@ -292,7 +292,7 @@ def series(times: Times, name: str = "hidden") -> dict[Size, dict[int, Summary]]
     return by_size
 
 
-def _find(times: Times) -> Findings:
+def _find(times: Times) -> SizeFindings:
     """Return straight lines over the time steps, and the growth over the units."""
     fits = []
     for size, times_by_steps in series(times, "steps").items():
@@ -303,7 +303,7 @@ def _find(times: Times) -> Findings:
     for size, times_by_units in series(times).items():
         if len(times_by_units) > 1:
             grown.append(SeriesGrowth(*size[1:], *growth(times_by_units)))
-    return Findings(fits, grown)
+    return SizeFindings(fits, grown)
 
 
 def growth(times: ByUnits) -> Growth:
@@ -318,7 +318,7 @@ def growth(times: ByUnits) -> Growth:
     ratios[smallest] = Estimate(1.0, 1.0, 1.0, "the smallest itself")
     exponents = {many: _exponent(few, many, times) for few, many in pairwise(times)}
     sizes = [GrownSize(units, ratios[units], exponents.get(units)) for units in times]
-    return Growth(Knee(*find_knee(ratios, _grows, _may_grow, _surely_grows)), sizes)
+    return Growth(UnitsKnee(*find_knee(ratios, _grows, _may_grow, _surely_grows)), sizes)
 
 
 def _exponent(few: int, many: int, times: ByUnits) -> Estimate:
@@ -407,7 +407,9 @@ def _crossings_of_threads(
     """Yield the number of units from which a row is faster with more threads."""
     for row in {row.curve.place: row for row in compared}.values():
         first, second = (
-            Side(place_name(curve.cell) + _machine_suffix(curves, curve), curve, curve.times)
+            CrossingSide(
+                place_name(curve.cell) + _machine_suffix(curves, curve), curve, curve.times
+            )
             for curve in (row.one, row.curve)
         )
         yield from _cross(first, second, row_name(row.curve.cell))
@@ -428,7 +430,7 @@ def _crossings_of_places(curves: Sequence[Curve]) -> Iterator[SeriesCrossing]:
         for curves_of_device in grouped(alike, _machine_and_device).values():
             first_curve = curves_of_device[0]
             name = first_curve.cell.device + _machine_suffix(curves, first_curve)
-            sides.append(Side(name, first_curve, best_times(curves_of_device)))
+            sides.append(CrossingSide(name, first_curve, best_times(curves_of_device)))
         for first, second in combinations(sides, 2):
             first_on_cpu = first.curve.cell.on_cpu
             swap = first_on_cpu is second.curve.cell.on_cpu
@@ -448,7 +450,9 @@ def _machine_suffix(curves: Iterable[Curve], curve: Curve) -> str:
     return f" of {curve.host.name}" if len(machines) > 1 else ""
 
 
-def _cross(first: Side, second: Side, what: str, swap: bool = False) -> Iterator[SeriesCrossing]:
+def _cross(
+    first: CrossingSide, second: CrossingSide, what: str, swap: bool = False
+) -> Iterator[SeriesCrossing]:
     """Yield the crossing of each series of two sides.
 
     With ``swap`` the sides change places where the second does not gain with the units.
@@ -468,7 +472,7 @@ def _cross(first: Side, second: Side, what: str, swap: bool = False) -> Iterator
             yield SeriesCrossing(fast.curve, what, _named_side(slow), _named_side(fast), size, at)
 
 
-def _named_side(side: Side) -> NamedSide:
+def _named_side(side: CrossingSide) -> NamedSide:
     host, cell = side.curve.host, side.curve.cell
     return NamedSide(host.fingerprint, host.name, side.name, cell.device, cell.batch_size)
 
@@ -800,8 +804,8 @@ def _legend(content: Curves) -> Iterator[str]:
 # JSON and CSV.
 
 
-def _seconds_column(name: str, convert: Callable[[float, Size], float]) -> Column[Point]:
-    def value(point: Point) -> float | None:
+def _seconds_column(name: str, convert: Callable[[float, Size], float]) -> Column[CurvePoint]:
+    def value(point: CurvePoint) -> float | None:
         seconds = point.cell.seconds
         return None if seconds is None else convert(seconds.median, point.at)
 
@@ -876,7 +880,7 @@ def published() -> Curves:
     return study(published_study(BRANDFONBRENER2017).matrix(first=False), networks_of_2017())
 
 
-def _analyse(source: Source) -> Curves:
+def _analyse(source: ReportSource) -> Curves:
     reference = source.options.reference
     if reference == BRANDFONBRENER2017:
         return published()

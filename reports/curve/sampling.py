@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
-from dlbench.adapters.families import Machine
+from dlbench.adapters.families import SamplingMachine
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import VALUE, Column, attributes, objects, table, within
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
     Curve,
+    CurvePoint,
     Curves,
-    Point,
     along,
     best_times,
     by_machine,
@@ -35,7 +35,7 @@ from dlbench.reports.curve.curve import (
 from dlbench.reports.curve.fits import Crossing, crossing
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
-from dlbench.reports.report import ALL_RUNS, QUANTITY, Report, ReportOptions, Source
+from dlbench.reports.report import ALL_RUNS, QUANTITY, Report, ReportOptions, ReportSource
 from dlbench.reports.results import quantities
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import grouped
@@ -70,7 +70,7 @@ class MachineFindings(NamedTuple):
     words: str
 
 
-class PointFindings(NamedTuple):
+class ChainFindings(NamedTuple):
     """The quantities of a number of chains. They are None for a missing cell."""
 
     nanoseconds_per_update: float | None
@@ -100,7 +100,7 @@ class Exactness(NamedTuple):
     ratio: Estimate
 
 
-class Conclusions(NamedTuple):
+class SamplingConclusions(NamedTuple):
     """The findings about several curves together."""
 
     crossings: list[ChainsCrossing]
@@ -112,7 +112,7 @@ def study(matrix: Matrix, records: Iterable[Record]) -> Curves:
     machines = {}
     for record in records:
         family = family_of_record(record)
-        if isinstance(family, Machine):
+        if isinstance(family, SamplingMachine):
             machines[_network(record.cell)] = family
     sampling = [cell for cell in matrix.cells.values() if _network(cell.cell) in machines]
     curves = []
@@ -129,7 +129,7 @@ def study(matrix: Matrix, records: Iterable[Record]) -> Curves:
         points = [_point(cell, machine.decisions) for cell in cells]
         points.sort(key=lambda point: point.at)
         curves.append(Curve(matrix.hosts[place.machine], place.cell, tuple(points), findings))
-    conclusions = Conclusions(list(_crossings(curves)), list(_exactness(curves)))
+    conclusions = SamplingConclusions(list(_crossings(curves)), list(_exactness(curves)))
     return Curves(tuple(curves), matrix.notes if curves else (), conclusions)
 
 
@@ -141,7 +141,7 @@ def _network_of_curve(curve: Curve) -> tuple[str, str]:
     return _network(curve.cell)
 
 
-def _point(cell: CellResult, decisions: int) -> Point:
+def _point(cell: CellResult, decisions: int) -> CurvePoint:
     chains = cell.cell.known_batch_size
     updates = chains * decisions
     nanoseconds = rate = nanojoules = None
@@ -151,8 +151,8 @@ def _point(cell: CellResult, decisions: int) -> Point:
     energy = quantities.QUANTITIES["cpu_joules" if cell.cell.on_cpu else "joules"].value(cell)
     if energy is not None:
         nanojoules = energy[0] * 1e9 / updates
-    findings = PointFindings(nanoseconds, rate, nanojoules)
-    return Point(chains, cell, usable(cell), findings=findings)
+    findings = ChainFindings(nanoseconds, rate, nanojoules)
+    return CurvePoint(chains, cell, usable(cell), findings=findings)
 
 
 def _name(curve: Curve, curves: Iterable[Curve]) -> str:
@@ -262,7 +262,7 @@ def _times_table(curves: list[Curve], quantity: str, common: set[Any]) -> Table:
     )
 
 
-def _entry(point: Point, quantity: str, common: set[Any]) -> Entry:
+def _entry(point: CurvePoint, quantity: str, common: set[Any]) -> Entry:
     entry = layout.entry(point.cell, quantities.QUANTITIES["seconds"], common)
     if entry.hole:
         return entry
@@ -326,10 +326,10 @@ _CURVE = (
     *curve_columns("batch_size"),
     *finding_columns("family", "order", "units", "updates", "tau"),
 )
-_POINT: tuple[Column[Point], ...] = (
+_POINT: tuple[Column[CurvePoint], ...] = (
     Column("chains", None, lambda point: point.at),
     *cell_columns("status", "reason", "seconds"),
-    *finding_columns(*PointFindings._fields),
+    *finding_columns(*ChainFindings._fields),
     *cell_columns("flags"),
 )
 
@@ -382,7 +382,7 @@ def _picture(curves: list[Curve]) -> pictures.Picture:
         lines = [
             pictures.Line(_rates(curve), styles[rest_of(curve.cell)]) for curve in curves_of_network
         ]
-        panels.append(pictures.Panel(network, lines, chains))
+        panels.append(pictures.CurvePanel(network, lines, chains))
     title = f"Updates a second of sampling machines, on {curves[0].host.name}"
     return pictures.Picture(title, panels, list(styles.items()), "chains", "updates a second")
 
@@ -402,7 +402,7 @@ def _rates(curve: Curve) -> list[tuple[int, tuple[float, float | None, float | N
     return rates
 
 
-def _analyse(source: Source) -> Curves:
+def _analyse(source: ReportSource) -> Curves:
     return study(source.matrix(), source.results().records)
 
 

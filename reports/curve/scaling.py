@@ -38,8 +38,8 @@ from dlbench.reports.columns import Column, attributes, table
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
     Curve,
+    CurvePoint,
     Curves,
-    Point,
     along,
     by_machine,
     cell_columns,
@@ -56,7 +56,7 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.formats.pictures import Interval
 from dlbench.reports.ratio.pairs import seconds_column
-from dlbench.reports.report import ALL_RUNS, Report, ReportOptions, Source
+from dlbench.reports.report import ALL_RUNS, Report, ReportOptions, ReportSource
 from dlbench.reports.results import flags
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import Place, grouped
@@ -120,7 +120,7 @@ class Saving(NamedTuple):
 Gain = SpeedUp | Saving
 
 
-class PointFindings(NamedTuple):
+class WorkerFindings(NamedTuple):
     """The findings about a number of workers."""
 
     strong: SpeedUp | None
@@ -145,7 +145,7 @@ class PointFindings(NamedTuple):
         return {way: gain for way, gain in gains.items() if gain is not None}
 
 
-class Training(NamedTuple):
+class WorkerTraining(NamedTuple):
     """Losses and staleness of a cell's launches."""
 
     losses: tuple[tuple[int, float], ...] = ()
@@ -155,7 +155,7 @@ class Training(NamedTuple):
     staleness: Mapping[str, float] | None = None
 
 
-def trainings(records: Iterable[Record]) -> dict[Place, Training]:
+def trainings(records: Iterable[Record]) -> dict[Place, WorkerTraining]:
     """Return the training of each cell.
 
     If records have different numbers of further steps, the newest counts.
@@ -166,7 +166,7 @@ def trainings(records: Iterable[Record]) -> dict[Place, Training]:
     return {place: _training(records_of_cell) for place, records_of_cell in by_place.items()}
 
 
-def _training(records: list[Record]) -> Training:
+def _training(records: list[Record]) -> WorkerTraining:
     """Return the training of the records of a cell, the newest last."""
     newest = records[-1]
     asked = newest.protocol.loss_steps
@@ -184,7 +184,7 @@ def _training(records: list[Record]) -> Training:
     if whole:
         alike = np.array([losses for losses in whole if len(losses) == len(whole[-1])])
         middle = [(int(step), float(loss)) for step, loss in np.median(alike, axis=0)]
-    return Training(tuple(middle), ended, _staleness(records))
+    return WorkerTraining(tuple(middle), ended, _staleness(records))
 
 
 def _staleness(records: Iterable[Record]) -> dict[str, float] | None:
@@ -206,10 +206,10 @@ class _Inputs(NamedTuple):
     """The inputs of a report's comparisons."""
 
     matrix: Matrix
-    trainings: Mapping[Place, Training]
+    trainings: Mapping[Place, WorkerTraining]
 
-    def training(self, machine: str, cell: Cell) -> Training:
-        return self.trainings.get(Place(machine, cell), Training())
+    def training(self, machine: str, cell: Cell) -> WorkerTraining:
+        return self.trainings.get(Place(machine, cell), WorkerTraining())
 
     def doubt(self, cell: CellResult) -> str:
         """Return why a cell is left out of ratios, or an empty text if it is not."""
@@ -309,7 +309,7 @@ def _targets(cells: Iterable[CellResult], inputs: _Inputs) -> Targets:
     return {key: max(losses) for key, losses in reached.items()}
 
 
-def _point(cell: CellResult, inputs: _Inputs, targets: Targets, cpus: int | None) -> Point:
+def _point(cell: CellResult, inputs: _Inputs, targets: Targets, cpus: int | None) -> CurvePoint:
     team = cell.cell
     gains: dict[str, Any] = dict.fromkeys(WAYS)
     shares_cpus = False
@@ -324,7 +324,7 @@ def _point(cell: CellResult, inputs: _Inputs, targets: Targets, cpus: int | None
         target = targets[team.threads, team.batch_size]
         steps = steps_to(target, *zip(*training.losses, strict=True))
         seconds = None if steps is None else steps * cell.timed.median
-    findings = PointFindings(
+    findings = WorkerFindings(
         **gains,
         shares_cpus=shares_cpus,
         losses=[list(point) for point in training.losses],
@@ -334,7 +334,7 @@ def _point(cell: CellResult, inputs: _Inputs, targets: Targets, cpus: int | None
         seconds_to_target=seconds,
         staleness=training.staleness,
     )
-    return Point(team, cell, usable(cell), findings=findings)
+    return CurvePoint(team, cell, usable(cell), findings=findings)
 
 
 def _gain(way: str, rival: Cell, team: CellResult, inputs: _Inputs) -> Gain:
@@ -395,7 +395,7 @@ def _describe_rival(rival: Cell) -> str:
     return words
 
 
-def teams_of(curve: Curve) -> list[Point]:
+def teams_of(curve: Curve) -> list[CurvePoint]:
     """Return the points of several workers."""
     return [point for point in curve.points if point.at.world_size > 1]
 
@@ -410,7 +410,7 @@ def _shows_threads(curve: Curve) -> bool:
     return curve.cell.on_cpu or len({point.at.threads for point in curve.points}) > 1
 
 
-def _team(point: Point) -> str:
+def _team(point: CurvePoint) -> str:
     """Return a team in words: "2 x 1 thread, local:4", on GPUs "2 workers"."""
     count, threads = point.at.world_size, point.cell.column.threads
     sync = f", {point.at.sync}" if point.at.sync != EVERY_STEP else ""
@@ -443,8 +443,8 @@ def scaling_page(content: Curves) -> layout.Page:
     return layout.Page(tuple(before), tuple(tables), tuple(_legend(content, points, common)))
 
 
-def _speedup_column(way: str, heading: str) -> Column[Point]:
-    def text(point: Point) -> str:
+def _speedup_column(way: str, heading: str) -> Column[CurvePoint]:
+    def text(point: CurvePoint) -> str:
         gain: SpeedUp | None = getattr(point.findings, way)
         if gain is None or point.cell.timed is None:
             return ""
@@ -456,8 +456,8 @@ def _speedup_column(way: str, heading: str) -> Column[Point]:
     return Column("", heading, text)
 
 
-def _efficiency_column(way: str) -> Column[Point]:
-    def text(point: Point) -> str:
+def _efficiency_column(way: str) -> Column[CurvePoint]:
+    def text(point: CurvePoint) -> str:
         gain: SpeedUp | None = getattr(point.findings, way)
         if gain is None or gain.efficiency is None or point.cell.timed is None:
             return ""
@@ -466,8 +466,8 @@ def _efficiency_column(way: str) -> Column[Point]:
     return Column("", "eff.", text)
 
 
-def _saving_column(way: str) -> Column[Point]:
-    def text(point: Point) -> str:
+def _saving_column(way: str) -> Column[CurvePoint]:
+    def text(point: CurvePoint) -> str:
         gain: Saving | None = getattr(point.findings, way)
         if gain is None or point.cell.timed is None:
             return ""
@@ -481,9 +481,9 @@ def _saving_column(way: str) -> Column[Point]:
     return Column("", way, text)
 
 
-def _key_columns(curve: Curve) -> list[Column[Point]]:
+def _key_columns(curve: Curve) -> list[Column[CurvePoint]]:
     """Return the columns that identify a point of a curve."""
-    columns: list[Column[Point]] = []
+    columns: list[Column[CurvePoint]] = []
     if _shows_threads(curve):
         columns.append(Column("", "p", lambda point: point.cell.column.threads or "default"))
     columns.append(Column("", "w", lambda point: point.at.world_size))
@@ -493,11 +493,11 @@ def _key_columns(curve: Curve) -> list[Column[Point]]:
     return columns
 
 
-def _sync(point: Point) -> str:
+def _sync(point: CurvePoint) -> str:
     return point.at.sync if point.at.world_size > 1 else ""
 
 
-def _items(point: Point) -> str:
+def _items(point: CurvePoint) -> str:
     return "" if point.cell.timed is None else number(point.cell.items_per_second or 0.0)
 
 
@@ -548,7 +548,7 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
         )
 
 
-def _target_notes(points: Iterable[Point]) -> list[str]:
+def _target_notes(points: Iterable[CurvePoint]) -> list[str]:
     """Return a note for each loss whose time a table shows."""
     losses = {}
     for point in points:
@@ -591,7 +591,7 @@ def _notes(curve: Curve) -> Iterator[str]:
     yield from _missing_notes(teams)
 
 
-def _missing_notes(teams: Iterable[Point]) -> Iterator[str]:
+def _missing_notes(teams: Iterable[CurvePoint]) -> Iterator[str]:
     """Yield the teams without a figure for each reason."""
     ways_by_reason: dict[tuple[str, str], list[str]] = {}
     for team in teams:
@@ -606,7 +606,7 @@ def _missing_notes(teams: Iterable[Point]) -> Iterator[str]:
         yield f"No figure for {', '.join(dict.fromkeys(names))}, {reason}."
 
 
-def _verdict(curve: Curve, team: Point, speedup: Estimate) -> str:
+def _verdict(curve: Curve, team: CurvePoint, speedup: Estimate) -> str:
     """Return whether a team is faster than one process of as many threads: above 1 it is."""
     word = "not clearly different"
     if speedup.low is not None and judge_ratio(speedup).clear:
@@ -618,7 +618,7 @@ def _verdict(curve: Curve, team: Point, speedup: Estimate) -> str:
     return word
 
 
-def _legend(content: Curves, points: list[Point], common: set[flags.FlagKind]) -> list[str]:
+def _legend(content: Curves, points: list[CurvePoint], common: set[flags.FlagKind]) -> list[str]:
     gains = [(way, gain) for point in points for way, gain in point.findings.gains().items()]
     figures = {way for way, gain in gains if gain.figure is not None}
     lines = [
@@ -676,7 +676,7 @@ _CSV_OF_GAINS = {
     way: (*(f"{name}.{part}" for name in names for part in VALUE), "reason")
     for way, names in WAYS.items()
 }
-_POINT: tuple[Column[Point], ...] = (
+_POINT: tuple[Column[CurvePoint], ...] = (
     *attributes(lambda point: point.cell.column, *AXES[:2]),
     *attributes(lambda point: point.at, *AXES[2:]),
     *cell_columns("status", "reason", "seconds", "items_per_second"),
@@ -760,7 +760,7 @@ def _drawn_speedups(curve: Curve) -> Iterator[tuple[_LineName, int, Estimate]]:
 
 def _panel(
     title: str, speedups: Speedups, styles: Mapping[_LineName, pictures.Style]
-) -> pictures.Panel:
+) -> pictures.CurvePanel:
     counts = {1}
     lines = []
     for name, by_count in speedups.items():
@@ -770,10 +770,10 @@ def _panel(
             points.append((count, (speedup.value, speedup.low, speedup.high)))
         lines.append(pictures.Line(points, styles[name]))
     ticks = sorted(counts)
-    return pictures.Panel(title, lines, ticks, [(count, count) for count in ticks])
+    return pictures.CurvePanel(title, lines, ticks, [(count, count) for count in ticks])
 
 
-def _analyse(source: Source) -> Curves:
+def _analyse(source: ReportSource) -> Curves:
     return scaling(source.matrix(), source.results().records)
 
 

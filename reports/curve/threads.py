@@ -35,8 +35,8 @@ from dlbench.reports.columns import Column, attributes, table
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
     Curve,
+    CurvePoint,
     Curves,
-    Point,
     adjust_together,
     along,
     cell_columns,
@@ -107,7 +107,7 @@ class RowFindings(NamedTuple):
     fits: Fits | None = None
 
 
-class PointFindings(NamedTuple):
+class ThreadFindings(NamedTuple):
     """The findings about a thread count. All are None for a missing cell."""
 
     speedup: float | None = None
@@ -233,7 +233,7 @@ def _row(host: Host, shared: Cell, cells: Sequence[CellResult]) -> Curve:
     if not disturbed.issuperset(showing):
         calm -= disturbed
     points = [
-        Point(count, cell, timed.get(count), count in calm, PointFindings())
+        CurvePoint(count, cell, timed.get(count), count in calm, ThreadFindings())
         for count, cell in by_count.items()
     ]
     return Curve(host, shared, tuple(points), RowFindings(_default(cells)))
@@ -336,7 +336,7 @@ def _curve(row: Curve, compared: Mapping[CountPair, Contrast], fitted: bool) -> 
     return row._replace(points=tuple(points), findings=findings)
 
 
-def _find(count: int, row: Curve, best: int | None, compare: Compare) -> PointFindings:
+def _find(count: int, row: Curve, best: int | None, compare: Compare) -> ThreadFindings:
     """Return the findings about a thread count with a time."""
     host, times = row.host, row.times
     speedup = efficiency = serial_fraction = None
@@ -359,7 +359,7 @@ def _find(count: int, row: Curve, best: int | None, compare: Compare) -> PointFi
 
     past_cores = past(host.physical_cores)
     past_cpus = past(host.effective_cpus)
-    return PointFindings(speedup, efficiency, serial_fraction, penalty, past_cores, past_cpus)
+    return ThreadFindings(speedup, efficiency, serial_fraction, penalty, past_cores, past_cpus)
 
 
 # Advice: the count to use, the cost of others, and why more are slower.
@@ -413,7 +413,7 @@ def advice(curve: Curve) -> str:
     return "; ".join(words)
 
 
-def _alternatives(curve: Curve, best: int) -> list[Point]:
+def _alternatives(curve: Curve, best: int) -> list[CurvePoint]:
     """Return the other counts that advice names: one thread, more than the best, or as good."""
     return [
         point
@@ -430,14 +430,14 @@ def _alternatives(curve: Curve, best: int) -> list[Point]:
 _WITHOUT = f"left out: more threads worked than were asked for ({flags.THREADS_EXCEEDED.symbol})"
 
 
-def _unused(curve: Curve) -> list[Point]:
+def _unused(curve: Curve) -> list[CurvePoint]:
     """Return the points with a time that is not used: more threads worked than were asked for."""
     return [
         point for point in curve.points if point.seconds is None and point.cell.timed is not None
     ]
 
 
-def _counts_text(points: Iterable[Point]) -> str:
+def _counts_text(points: Iterable[CurvePoint]) -> str:
     """Return the thread counts of points: "1 and 2 threads"."""
     *first, last = [str(point.at) for point in points]
     counts = f"{', '.join(first)} and {last}" if first else last
@@ -476,7 +476,7 @@ def _stake(curve: Curve, best: int) -> str:
     return f"{took}, within noise; {launches} launches of each would settle it"
 
 
-def _disturbance(timed: Iterable[Point]) -> str:
+def _disturbance(timed: Iterable[CurvePoint]) -> str:
     """Return a sentence about the disturbed counts, or an empty text without any."""
     disturbed = [point for point in timed if point.cell.has(flags.CONTENDED)]
     if not disturbed:
@@ -545,7 +545,7 @@ def _causes(before: Observed, after: Observed, count: int) -> Iterator[str]:
         yield f"{switches:.0f} involuntary switches a step"
 
 
-def wait_policies(points: Iterable[Point]) -> str:
+def wait_policies(points: Iterable[CurvePoint]) -> str:
     """Return the settings of how waiting threads wait, with their thread counts.
 
     The text is empty where nothing was set.
@@ -771,20 +771,20 @@ _LEGENDS = {
 """Meanings of columns, by their headings."""
 
 
-def _evidence(name: str, heading: str, written: Callable[[float], str]) -> Column[Point]:
+def _evidence(name: str, heading: str, written: Callable[[float], str]) -> Column[CurvePoint]:
     """Return a column of the threads' evidence, for tables alone."""
 
-    def text(point: Point) -> str:
+    def text(point: CurvePoint) -> str:
         return _written(getattr(point.cell.observed, name, None), point, written)
 
     return Column("", heading, text)
 
 
-def _written(value: float | None, point: Point, written: Callable[[float], str]) -> str:
+def _written(value: float | None, point: CurvePoint, written: Callable[[float], str]) -> str:
     return "" if value is None or not point.cell.shown else written(value)
 
 
-def _ceiling(point: Point) -> str:
+def _ceiling(point: CurvePoint) -> str:
     return _written(point.cell.ceiling_fraction, point, "{:.0%}".format)
 
 
@@ -792,24 +792,24 @@ def _throttled(share: float) -> str:
     return f"{share:.0%}" if share > 0.001 else ""
 
 
-def _count(point: Point) -> Entry:
+def _count(point: CurvePoint) -> Entry:
     penalty = point.findings.penalty
     return Entry(str(point.at), best=penalty is not None and penalty.against == point.at)
 
 
-def _penalty(point: Point) -> str:
+def _penalty(point: CurvePoint) -> str:
     penalty = point.findings.penalty
     return "" if penalty is None else times(penalty.ratio)
 
 
-def _is_used(point: Point) -> bool:
+def _is_used(point: CurvePoint) -> bool:
     return point.seconds is not None
 
 
-def _comparison(name: str) -> Callable[[Point], dict[str, Any] | None]:
+def _comparison(name: str) -> Callable[[CurvePoint], dict[str, Any] | None]:
     """Return the value of a column of comparisons."""
 
-    def comparison(point: Point) -> dict[str, Any] | None:
+    def comparison(point: CurvePoint) -> dict[str, Any] | None:
         compared: Contrast | None = getattr(point.findings, name)
         if compared is None:
             return None
@@ -832,7 +832,7 @@ _EVIDENCE = (
     "cpu_seconds_per_step",
     "involuntary_switches_per_step",
 )
-_POINT: tuple[Column[Point], ...] = (
+_POINT: tuple[Column[CurvePoint], ...] = (
     Column("threads", "p", lambda point: point.at, _count),
     *cell_columns("status", "reason"),
     seconds_column(lambda point: point.cell, _IRRELEVANT),
@@ -956,7 +956,7 @@ def _law_lines(curves: Sequence[Curve]) -> list[str]:
     return lines
 
 
-def _columns(curve: Curve) -> list[Column[Point]]:
+def _columns(curve: Curve) -> list[Column[CurvePoint]]:
     """Return the columns of a curve's table.
 
     Those that are empty, or that only rows of the other kind have, are left out.
@@ -982,11 +982,11 @@ def _curve_table(curve: Curve) -> Table:
     return table(_columns(curve), curve.points, f"{title}, on {curve.host.name}", notes=notes)
 
 
-def _why_hole(point: Point) -> str:
+def _why_hole(point: CurvePoint) -> str:
     return why_hole(point.cell)
 
 
-def _threads_evidence(point: Point) -> str:
+def _threads_evidence(point: CurvePoint) -> str:
     """Return the evidence for more threads than were asked for."""
     for flag in point.cell.flags:
         if flag.kind is flags.THREADS_EXCEEDED:
@@ -1082,7 +1082,7 @@ def _picture(curves: Sequence[Curve]) -> pictures.Picture:
 
 def _panel(
     title: str, curves: Sequence[Curve], styles: Mapping[str, pictures.Style]
-) -> pictures.Panel:
+) -> pictures.CurvePanel:
     """Return the panel of one group of networks on a machine."""
     lines = []
     counts: set[int] = set()
@@ -1099,7 +1099,7 @@ def _panel(
     ideal = [(count, min(alone) / count) for count in (1, ticks[-1])] if alone else []
     cores = curves[0].host.own_cores
     has_limit = cores is not None and ticks[0] <= cores <= ticks[-1]
-    return pictures.Panel(title, lines, ticks, ideal, cores if has_limit else None)
+    return pictures.CurvePanel(title, lines, ticks, ideal, cores if has_limit else None)
 
 
 def _data(content: Curves) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.history.change_points import CONFIDENCE, ENOUGH_NIGHTS, MAGNITUDE, Step
+from dlbench.reports.history.change_points import CONFIDENCE, ENOUGH_NIGHTS, MAGNITUDE, LevelChange
 from dlbench.reports.history.drifts import Changes, Ramp, find_changes
 from dlbench.reports.results.differences import Difference, differences
 from dlbench.reports.results.hosts import UNKNOWN_MACHINE
@@ -387,7 +387,7 @@ def _add_changes(series: Series, changes: Changes) -> Series:
     return replace(series, changes=steps, drift=drift)
 
 
-def _change_point(series: Series, step: Step) -> ChangePoint:
+def _change_point(series: Series, step: LevelChange) -> ChangePoint:
     searched = np.flatnonzero(series.searched)
     place = int(searched[step.position])
     place_before = int(searched[step.position - 1])

@@ -15,7 +15,7 @@ from statistics import geometric_mean
 from typing import Any, NamedTuple
 
 from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Cell, Status
-from dlbench.reports.builds import Build, Builds
+from dlbench.reports.builds import MeasuredBuild, MeasuredBuilds
 from dlbench.reports.columns import (
     Column,
     attributes,
@@ -69,7 +69,7 @@ class PaperPair:
     """The framework's name in the user's results."""
     now: CellResult | None
     """None: not measured."""
-    build: Build | None
+    build: MeasuredBuild | None
     then: CellResult | None
     """None: not in the table."""
     speedup: float | None = None
@@ -199,7 +199,10 @@ class Against:
 
 
 def against(
-    matrix: Matrix, counterparts: Mapping[str, Counterpart], builds: Builds, all_modes: bool = False
+    matrix: Matrix,
+    counterparts: Mapping[str, Counterpart],
+    builds: MeasuredBuilds,
+    all_modes: bool = False,
 ) -> Against:
     """Compare the user's matrix with the paper's table.
 
@@ -252,7 +255,7 @@ def _is_comparable(column: Place) -> bool:
 
 
 def _rows_by_framework(
-    cells: Iterable[CellResult], counterparts: Mapping[str, Counterpart], builds: Builds
+    cells: Iterable[CellResult], counterparts: Mapping[str, Counterpart], builds: MeasuredBuilds
 ) -> dict[str, list[str]]:
     """Return the names of the user's rows for each framework of the table."""
     cells_by_adapter = grouped(cells, lambda cell: builds.of(cell).adapter)
@@ -312,7 +315,7 @@ def _unmeasured_pairs(
 def _measured_pairs(
     unmeasured: Iterable[PaperPair],
     cells: Iterable[CellResult],
-    builds: Builds,
+    builds: MeasuredBuilds,
     peak: CorePeak | None,
     all_modes: bool,
 ) -> tuple[list[PaperPair], list[PaperPair]]:

@@ -433,7 +433,7 @@ def _draw(analysis: Containers, path: Path) -> list[Path]:
     for machine, compared in by_machine.items():
         defaults = [default for default, _ in compared]
         name, condition = _names(defaults)
-        points: list[pairs.Point] = []
+        points: list[pairs.RatioPoint] = []
         for mean in over_networks(defaults):
             panel = f"geometric mean of {len(mean.taken)} networks"
             points.append((panel, name(mean.row), f"{mean.quota:g}", mean.ratio))

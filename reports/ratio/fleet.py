@@ -36,7 +36,7 @@ from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
 from dlbench.reports.ratio import nodes
 from dlbench.reports.ratio.nodes import MEAN, Kind, NodeRatio, NodeSeen, OfNode
 from dlbench.reports.ratio.pairs import draw
-from dlbench.reports.report import FLEET, TOP, Report, ReportOptions, Source
+from dlbench.reports.report import FLEET, TOP, Report, ReportOptions, ReportSource
 from dlbench.reports.results.disturbance import disturbed
 from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.flags import CONTENDED, SHARED_NODE, FlagKind
@@ -87,7 +87,7 @@ and the deviation that the means would have if the nodes were the same.
 # Gathering results.
 
 
-def fleet(source: Source) -> list[Kind]:
+def fleet(source: ReportSource) -> list[Kind]:
     """Return the kinds of all fleets that are asked for, by name, with the ratios of their nodes.
 
     Raises ReportError for a fleet that is not there, or not the only one that begins so.
@@ -164,7 +164,7 @@ def _launch_samples(kind: Kind, node_of_run: Node, records: list[Record]) -> Ite
             yield benchmark, record.environment, node.name, steps, record.started.isoformat()
 
 
-def _reading_samples(node: NodeSeen, source: Source, run: str) -> Iterator[Sample]:
+def _reading_samples(node: NodeSeen, source: ReportSource, run: str) -> Iterator[Sample]:
     """Yield the calm readings of a run.
 
     A reading that is stored both after a block and before the next one counts once.

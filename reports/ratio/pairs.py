@@ -9,7 +9,7 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import Column
 from dlbench.reports.formats.csv import MEDIAN
 from dlbench.reports.formats.layout import Entry, entry
-from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
+from dlbench.reports.formats.pictures import DotPanel, Dots, dots_to_picture
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.flags import FlagKind
 from dlbench.reports.results.keys import grouped
@@ -165,12 +165,12 @@ def seconds_column(
     return Column(key, heading, seconds, text, MEDIAN)
 
 
-Point = tuple[str, str, str, Estimate]
+RatioPoint = tuple[str, str, str, Estimate]
 """For a picture: the panel, the row, the series, and the ratio."""
 
 
 def draw(
-    pages: Iterable[tuple[str, str, Sequence[Point]]],
+    pages: Iterable[tuple[str, str, Sequence[RatioPoint]]],
     path: Path,
     columns: int = 2,
     series: str = "threads",
@@ -189,9 +189,9 @@ def draw(
     return dots_to_picture(drawn, path, columns)
 
 
-def _panel(title: str, points: Sequence[Point]) -> Panel:
+def _panel(title: str, points: Sequence[RatioPoint]) -> DotPanel:
     places = {}
     for _, name, series, multiple in points:
         places[name, series] = (multiple.value, multiple.low, multiple.high)
     names = dict.fromkeys(name for _, name, _, _ in points)
-    return Panel(title, tuple(names), places)
+    return DotPanel(title, tuple(names), places)

@@ -16,7 +16,7 @@ from typing import Any
 
 from dlbench.adapters import axes, protocol
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell
-from dlbench.reports.builds import Build, Builds
+from dlbench.reports.builds import MeasuredBuild, MeasuredBuilds
 from dlbench.reports.columns import (
     GROUP,
     Column,
@@ -31,7 +31,7 @@ from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.layout import NOTHING, Page, Table
-from dlbench.reports.ratio.pairs import Mean, Point, draw, mean_of, pair_of, seconds_column
+from dlbench.reports.ratio.pairs import Mean, RatioPoint, draw, mean_of, pair_of, seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult, fastest_mode
 from dlbench.reports.results.flags import CONTENDED, FlagKind
@@ -68,7 +68,7 @@ class Standing:
 
     place: Place
     cell: CellResult
-    build: Build
+    build: MeasuredBuild
     oldest: bool
     """Whether the others are compared with it."""
     speedup: Estimate | None
@@ -85,9 +85,9 @@ class Overall:
     place: Place
     groups: tuple[Cell, ...]
     """Those that two dated builds have a number for."""
-    oldest: tuple[str, Build] | None = None
+    oldest: tuple[str, MeasuredBuild] | None = None
     """Row name and build; None where fewer than two dated builds have them all."""
-    newest: tuple[str, Build] | None = None
+    newest: tuple[str, MeasuredBuild] | None = None
     mean: Mean | None = None
     """Over the networks."""
 
@@ -123,7 +123,7 @@ _Cells = dict[tuple[Place, Cell], list[CellResult]]
 """Cells by place and network."""
 
 
-def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progress:
+def progress(matrix: Matrix, builds: MeasuredBuilds, all_modes: bool = False) -> Progress:
     """Return the frameworks of a matrix from oldest to newest, by network and place."""
     # A benchmark that another program measured is of no framework.
     measured = [cell for cell in matrix.cells.values() if cell.cell.device != protocol.UNKNOWN]
@@ -159,7 +159,7 @@ def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progres
     return Progress(matrix, tuple(standings), tuple(overall), all_modes)
 
 
-def _join_untunable(cells_by_ranking: _Cells, builds: Builds) -> None:
+def _join_untunable(cells_by_ranking: _Cells, builds: MeasuredBuilds) -> None:
     """Add tuned cells that are as installed too to the ranking of the installed ones.
 
     A ranking of tuned cells that holds no others is removed, since nothing in it is tuned.
@@ -186,7 +186,7 @@ def _best(cells: Iterable[CellResult]) -> dict[str, CellResult]:
 
 
 def _standings(
-    place: Place, cells: Sequence[CellResult], builds: Builds, all_modes: bool
+    place: Place, cells: Sequence[CellResult], builds: MeasuredBuilds, all_modes: bool
 ) -> Iterator[Standing]:
     def age(cell: CellResult) -> tuple[bool, date, str, str]:
         build = builds.of(cell)
@@ -214,12 +214,14 @@ def _counts(cell: CellResult) -> bool:
     return cell.timed is not None and not computes_nothing(cell)
 
 
-def _overall(place: Place, best: dict[Cell, dict[str, CellResult]], builds: Builds) -> Overall:
+def _overall(
+    place: Place, best: dict[Cell, dict[str, CellResult]], builds: MeasuredBuilds
+) -> Overall:
     """Compare the newest build with the oldest one.
 
     Both have a number in every group that at least two builds have a number in.
     """
-    cells_by_build: dict[tuple[str, Build], dict[Cell, CellResult]] = {}
+    cells_by_build: dict[tuple[str, MeasuredBuild], dict[Cell, CellResult]] = {}
     for group, cells in best.items():
         for name, cell in cells.items():
             build = builds.of(cell)
@@ -246,7 +248,7 @@ def _overall(place: Place, best: dict[Cell, dict[str, CellResult]], builds: Buil
     return Overall(place, tuple(groups), oldest, newest, mean_of(pairs))
 
 
-def version_name(build: Build) -> str:
+def version_name(build: MeasuredBuild) -> str:
     """Return a version for a table, without its local label and the date of a nightly build."""
     public = build.version.partition("+")[0]
     return re.sub(r"(dev)20\d{6}$", r"\1", public) or UNKNOWN
@@ -300,7 +302,7 @@ def _ceiling_text(standing: Standing) -> str:
     return f"{cell.ceiling_fraction:.0%}"
 
 
-def _month(build: Build) -> str:
+def _month(build: MeasuredBuild) -> str:
     return UNKNOWN if build.released is None else f"{build.released:%Y-%m}"
 
 
@@ -336,14 +338,14 @@ def _summary_columns(analysis: Progress) -> tuple[Column[Overall], ...]:
     )
 
 
-def _framework_data(framework: tuple[str, Build] | None) -> dict[str, Any] | None:
+def _framework_data(framework: tuple[str, MeasuredBuild] | None) -> dict[str, Any] | None:
     if framework is None:
         return None
     name, build = framework
     return {"framework": name, "version": build.version or None, "released": build.released}
 
 
-def _framework_text(framework: tuple[str, Build] | None) -> str:
+def _framework_text(framework: tuple[str, MeasuredBuild] | None) -> str:
     if framework is None:
         return ""
     name, build = framework
@@ -480,9 +482,9 @@ def _draw(analysis: Progress, path: Path) -> list[Path]:
     return draw(pages, path, series="")
 
 
-def _points(standings: Sequence[Standing], all_modes: bool) -> list[Point]:
+def _points(standings: Sequence[Standing], all_modes: bool) -> list[RatioPoint]:
     """Return a point for each number, by network and age."""
-    points: list[Point] = []
+    points: list[RatioPoint] = []
     for standing in standings:
         if not standing.oldest and standing.speedup is None:
             continue
@@ -494,7 +496,7 @@ def _points(standings: Sequence[Standing], all_modes: bool) -> list[Point]:
         points.append((group_name(standing.cell.group), name, place, speedup))
     networks = [group_name(standing.cell.group) for standing in standings]
 
-    def order(point: Point) -> tuple[int, bool, str]:
+    def order(point: RatioPoint) -> tuple[int, bool, str]:
         # A framework may lack a number at the first place.
         network, name, _, _ = point
         return networks.index(network), name.startswith(UNKNOWN), name

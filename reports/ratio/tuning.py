@@ -17,7 +17,7 @@ from dlbench.adapters import axes, tuning
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
 from dlbench.reports.columns import Column, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.formats.layout import MISSING, Entry, Page
-from dlbench.reports.report import ALL_RUNS, Report, Source
+from dlbench.reports.report import ALL_RUNS, Report, ReportSource
 from dlbench.reports.results.disturbance import left_out
 from dlbench.reports.results.hosts import Host, name_among
 from dlbench.reports.results.keys import grouped
@@ -462,7 +462,7 @@ def headline(analysis: Tuning) -> list[str]:
     return lines
 
 
-def _analyse(source: Source) -> Tuning:
+def _analyse(source: ReportSource) -> Tuning:
     # Pairs lie in one run: the newest run of each cell by itself may lack its partner.
     parts = [] if source.options.all_runs else list(_results_of_runs(source))
     hosts: dict[str, Host] = {}
@@ -477,7 +477,7 @@ def _analyse(source: Source) -> Tuning:
     return worth_of_settings(results.records, results.hosts, together=True)
 
 
-def _results_of_runs(source: Source) -> Iterator[Results]:
+def _results_of_runs(source: ReportSource) -> Iterator[Results]:
     """Yield the results of runs that measured pairs, the newest first.
 
     Of those that measured the same, 5 at most.

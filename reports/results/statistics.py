@@ -315,7 +315,7 @@ def deviation_of_launches(summaries: Iterable[Summary]) -> float:
 
 
 @dataclass(frozen=True)
-class Spread:
+class CommonSpread:
     """Deviation of other cells' launches: a variance of log-medians, and its degrees of freedom."""
 
     variance: float
@@ -327,11 +327,11 @@ class Spread:
         return (self.freedom * self.variance + freedom * variance) / together, together
 
 
-UNKNOWN_SPREAD = Spread(0.0, 0.0)
+UNKNOWN_SPREAD = CommonSpread(0.0, 0.0)
 """Causes no shrinkage."""
 
 
-def common_spread(variances: Sequence[float], freedoms: Sequence[float]) -> Spread:
+def common_spread(variances: Sequence[float], freedoms: Sequence[float]) -> CommonSpread:
     """Return the common spread of cells, or `UNKNOWN_SPREAD` if they are too few or too different.
 
     Smyth 2004, "Linear models and empirical Bayes methods for assessing differential expression in
@@ -353,7 +353,7 @@ def common_spread(variances: Sequence[float], freedoms: Sequence[float]) -> Spre
         return UNKNOWN_SPREAD
     freedom = float(np.interp(-between, -trigammas, _FREEDOMS))
     variance = math.exp(float(np.mean(logs)) + float(digamma(freedom / 2)) - math.log(freedom / 2))
-    return Spread(variance, freedom / 2)
+    return CommonSpread(variance, freedom / 2)
 
 
 def with_common_spread(summaries: Sequence[Summary]) -> list[Summary]:
@@ -387,7 +387,7 @@ def with_common_spread(summaries: Sequence[Summary]) -> list[Summary]:
     return result
 
 
-def _with_variance(summary: Summary, own: float, spread: Spread, cells: int) -> Summary:
+def _with_variance(summary: Summary, own: float, spread: CommonSpread, cells: int) -> Summary:
     """Return a summary whose interval uses its variance shrunk towards that of so many cells."""
     variance, freedom = spread.shrink(own, summary.launches - 1)
     half = student_half(summary.launches, variance, freedom)
@@ -417,7 +417,7 @@ def _with_spread_in_groups(summaries: Sequence[Summary]) -> dict[int, SideBySide
     total = float(freedoms.sum())
     # Those of a few cells are their own already.
     freedom_of_others = max(0.0, min(MOST_FREEDOM_IN_GROUPS, (total - 6) / 5))
-    common = Spread(float(np.average(variances, weights=freedoms)), freedom_of_others)
+    common = CommonSpread(float(np.average(variances, weights=freedoms)), freedom_of_others)
     result = {}
     for key, several in levels.items():
         shrunk_variances = []

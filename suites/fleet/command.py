@@ -112,7 +112,7 @@ class FleetRunOptions(_FleetOptions, _JobOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _WhichOptions:
+class _FleetIdOptions:
     """The fleet that is meant."""
 
     fleet_id: Annotated[
@@ -121,7 +121,7 @@ class _WhichOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatusOptions(_WhichOptions):
+class StatusOptions(_FleetIdOptions):
     """The options of `dlbench fleet status`."""
 
     store_file: Annotated[str, options.STORE] = options.DEFAULT_STORE
@@ -130,7 +130,7 @@ class StatusOptions(_WhichOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogsOptions(_WhichOptions):
+class LogsOptions(_FleetIdOptions):
     """The options of `dlbench fleet logs`."""
 
     node: Annotated[str | None, option("--node", "Only this node's job.", metavar="NAME")] = None

@@ -81,7 +81,7 @@ class Debian(TomlTable):
     links: dict[str, str] = {}  # symbolic link -> its target, both relative to the environment
 
 
-class Release(TomlTable):
+class DatedRelease(TomlTable):
     """One release of a framework."""
 
     version: str
@@ -94,7 +94,7 @@ class Project(TomlTable):
     licence: str
     source: str
     first_release: datetime.date | None = None
-    releases: tuple[Release, ...] = ()  # the version of dlbench's environment among them
+    releases: tuple[DatedRelease, ...] = ()  # the version of dlbench's environment among them
 
 
 SettingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]

@@ -31,7 +31,7 @@ from dlbench.reports.results.storage.queries import Wanted
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dlbench.reports.results.judged import Judged
+    from dlbench.reports.results.judged import JudgedQuantity
 
 _Kept = TypeVar("_Kept", Run, Record)
 _Item = TypeVar("_Item")
@@ -258,7 +258,7 @@ class Store:
         suite: Wanted = None,
         machine: Wanted = None,
         purpose: Wanted = None,
-        judged: "Judged | None" = None,
+        judged: "JudgedQuantity | None" = None,
     ) -> "pd.DataFrame":
         """Return a row for each run (of these), cell, side and environment, the oldest run first.
 
@@ -291,7 +291,7 @@ class Store:
             return _frame_of_nights(sums, started, machines)
 
     def _sums_of(
-        self, judged: "Judged", conditions: list[sa.ColumnElement[bool]]
+        self, judged: "JudgedQuantity", conditions: list[sa.ColumnElement[bool]]
     ) -> list["_NightSums"]:
         """Return for each run, cell, side and environment the sums of a quantity's logarithms."""
         hosts = {name: read_host(name, described) for name, described in self.machines().items()}

@@ -14,7 +14,7 @@ from properties import examples
 
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.hardware_probe import Ceilings
-from dlbench.reports.builds import Builds
+from dlbench.reports.builds import MeasuredBuilds
 from dlbench.reports.ratio.against import Against, Match, PaperPair, against
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.matrix import build_matrix
@@ -46,7 +46,7 @@ def found_in(
         r.machine: Host(r.machine, f"a machine of {cores}", cores, cores, 8.0) for r in records
     }
     results = Results(records, hosts, dict.fromkeys(hosts, measured))
-    builds = Builds(records, {})
+    builds = MeasuredBuilds(records, {})
     return against(build_matrix(results), COUNTERPARTS, builds, all_modes)
 
 
@@ -230,7 +230,7 @@ def test_what_cannot_have_been_this_network_is_not_compared() -> None:
     # the specification.
     stands = {**COUNTERPARTS, "cntk": Counterpart("cntk", "CNTK")}
     records = launches(2.0, framework="cntk", adapter="cntk", network="lstm32", batch_size=128)
-    match = on(against(make.matrix(*records), stands, Builds(records, {})), DESKTOP)
+    match = on(against(make.matrix(*records), stands, MeasuredBuilds(records, {})), DESKTOP)
     pair = only(match)
     assert pair.share_then[0] > 2
     assert (pair.speedup, pair.per_peak, match.means) == (None, None, [])

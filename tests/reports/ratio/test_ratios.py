@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dlbench.adapters.protocol import INSTALLED
 from dlbench.reports.ratio import fastest, frameworks, machines
 from dlbench.reports.ratio.pairs import pair_of, with_verdicts
-from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.report import ReportOptions, ReportSource
 from dlbench.reports.results import leaders
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.matrix import build_matrix
@@ -332,7 +332,7 @@ EMPTY = {
 @pytest.mark.parametrize(("report", "records", "words"), EMPTY.values(), ids=EMPTY)
 def test_a_report_with_nothing_to_compare_says_so(report, records, words):
     hosts = {"one": KIND, "two": TWIN, make.MACHINE: Host(make.MACHINE, "two cores")}
-    analysis = report.analyse(Source(lambda: Results(tuple(records), hosts)))
+    analysis = report.analyse(ReportSource(lambda: Results(tuple(records), hosts)))
     assert words in " ".join(report.page(analysis, ReportOptions()).before)
     assert not report.has_section(analysis)
     assert report.draw is None or not report.drawable(analysis)
