@@ -227,7 +227,7 @@ def _measure(
         (Side(BASELINE), Side(CANDIDATE)),
         rule,
         ceilings=False,
-        quiet_gate=not given.no_wait_for_quiet,
+        waits_for_quiet=not given.no_wait_for_quiet,
         lines=lambda: (candidates, *grouping.remarks, heap_line(plan)),
         unfinished=unfinished,
         sources=sources,

@@ -155,7 +155,7 @@ def releases_command(given: ReleasesOptions) -> None:
         RELEASES,
         partial(schedule_for, grouping=grouping),
         ceilings=False,
-        quiet_gate=not given.no_wait_for_quiet,
+        waits_for_quiet=not given.no_wait_for_quiet,
         lines=lambda: (
             size_of(plan),
             kind_of_protocol(plan),

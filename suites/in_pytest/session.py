@@ -226,7 +226,7 @@ class SuiteSession:
         target = self._config.getoption("dlbench_store")
         profile = RunProfile(
             ceilings=False,
-            quiet_gate=not self._config.getoption("dlbench_no_wait_for_quiet"),
+            waits_for_quiet=not self._config.getoption("dlbench_no_wait_for_quiet"),
             lines=lambda: (size_of(plan), memory_line(plan, self._machine)),
             resume_command="",  # a session is repeated
         )

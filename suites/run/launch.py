@@ -2,7 +2,7 @@
 
 Records are yielded when their launches have ended, so that a caller can store them before the next
 attempt begins. A disturbed launch is attempted again, at most ``most`` times in all. Before each
-repetition the gate waits until the machine is quiet. If it stays busy, there is no repetition.
+repetition dlbench waits until the machine is quiet. If it stays busy, there is no repetition.
 `reports.results.record.last_attempts` decides which attempt counts.
 
 The two sides of a comparison are two runners over one run: each with its own ``sources`` (other
@@ -56,7 +56,7 @@ from .launcher import (
 )
 from .preparation import Reference
 from .privacy import private_anywhere, recorded
-from .quiet import QuietGate
+from .quiet import QuietWait
 from .standstill import places
 from .texts import Text
 from .turns import Member, Turns, rounds_of
@@ -86,7 +86,7 @@ class LaunchRunner:
 
     The CPUs of a bound cell, the quota, the GPUs, and whether a launch was disturbed follow from
     it. Without it no launch counts as disturbed."""
-    gate: QuietGate | None = None
+    quiet_wait: QuietWait | None = None
     default_threads: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     """Default thread counts by framework, mode and tuning."""
     variables: Mapping[str, str] = field(default_factory=dict)  # of this side alone
@@ -434,9 +434,9 @@ def run_attempts(
     at most ``most``. Raises the errors of `LaunchRunner.attempt`. No process of any launch is left
     then.
     """
-    gate = runners[launches[0].side].gate
+    quiet_wait = runners[launches[0].side].quiet_wait
     for attempt in range(most):
-        if attempt and gate is not None and not gate.before_repeat():
+        if attempt and quiet_wait is not None and not quiet_wait.before_repeat():
             return
         calls: list[Callable[..., Record]] = []
         for launch in launches:
