@@ -8,7 +8,7 @@ them.
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
@@ -34,44 +34,49 @@ from dlbench.reports.results.statistics import Contrast, Summary, holm
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
+At = TypeVar("At", bound=Hashable)
+"""A value of the axis."""
+PointFindings = TypeVar("PointFindings")
+CurveFindings = TypeVar("CurveFindings")
+Conclusions = TypeVar("Conclusions")
 
 
-class CurvePoint(NamedTuple):
+class CurvePoint(NamedTuple, Generic[At, PointFindings]):
     """One cell of a curve; a missing one has a status and no seconds."""
 
-    at: Any
+    at: At
     """Its value of the axis."""
     cell: CellResult
     seconds: Summary | None
     """None for a missing cell, and for a number that cannot be used."""
+    findings: PointFindings
+    """The report's findings about it: an object with a field for each JSON key, or None."""
     takes_part: bool = True
     """Whether it counts for findings."""
-    findings: Any = None
-    """The report's findings about it: an object with a field for each JSON key."""
 
 
-class Curve(NamedTuple):
+class Curve(NamedTuple, Generic[At, PointFindings, CurveFindings]):
     """The cells of one machine that differ in the axes of a report alone."""
 
     host: Host
     cell: Cell
     """The axes that the points share."""
-    points: tuple[CurvePoint, ...]
-    findings: Any = None
-    """The report's findings about it: an object with a field for each JSON key."""
+    points: tuple[CurvePoint[At, PointFindings], ...]
+    findings: CurveFindings
+    """The report's findings about it: an object with a field for each JSON key, or None."""
 
     @property
-    def timed(self) -> list[CurvePoint]:
+    def timed(self) -> list[CurvePoint[At, PointFindings]]:
         """The points with a number that can be used."""
         return [point for point in self.points if point.seconds is not None]
 
     @property
-    def taking_part(self) -> list[CurvePoint]:
+    def taking_part(self) -> list[CurvePoint[At, PointFindings]]:
         """The points with a number that counts."""
         return [point for point in self.timed if point.takes_part]
 
     @property
-    def times(self) -> dict[Any, Summary]:
+    def times(self) -> dict[At, Summary]:
         """The times that can be used, by the axis."""
         return {point.at: point.seconds for point in self.points if point.seconds is not None}
 
@@ -81,13 +86,19 @@ class Curve(NamedTuple):
         return Place(self.host.fingerprint, self.cell)
 
 
-class Curves(NamedTuple):
+class Curves(NamedTuple, Generic[At, PointFindings, CurveFindings, Conclusions]):
     """The content of a report."""
 
-    curves: tuple[Curve, ...]
+    curves: tuple[Curve[At, PointFindings, CurveFindings], ...]
     notes: tuple[str, ...]
-    conclusions: Any = None
-    """Its findings about several curves together, in an object of the report's own."""
+    conclusions: Conclusions
+    """Its findings about several curves together, in an object of the report's own, or None."""
+
+
+AnyPoint = CurvePoint[Any, Any]
+AnyCurve = Curve[Any, Any, Any]
+SomePoint = TypeVar("SomePoint", bound=AnyPoint)
+SomeCurve = TypeVar("SomeCurve", bound=AnyCurve)
 
 
 def find_knee(
@@ -109,14 +120,14 @@ def along(cells: Iterable[CellResult], *names: str) -> dict[Place, list[CellResu
     return grouped(cells, lambda cell: Place(cell.column.machine, axes.without(cell.cell, *names)))
 
 
-def by_machine(curves: Iterable[Curve]) -> list[list[Curve]]:
+def by_machine(curves: Iterable[SomeCurve]) -> list[list[SomeCurve]]:
     """Group curves by their machines. Curves and groups keep their order."""
     return list(grouped(curves, lambda curve: curve.host.fingerprint).values())
 
 
-def best_times(curves: Iterable[Curve]) -> dict[Any, Summary]:
+def best_times(curves: Iterable[Curve[At, PointFindings, CurveFindings]]) -> dict[At, Summary]:
     """Return the fastest of the curves' times at each point."""
-    best: dict[Any, Summary] = {}
+    best: dict[At, Summary] = {}
     for curve in curves:
         for at, seconds in curve.times.items():
             if at not in best or seconds.median < best[at].median:
@@ -129,7 +140,7 @@ def usable(cell: CellResult) -> Summary | None:
     return None if cell.has(flags.THREADS_EXCEEDED) else cell.timed
 
 
-def left_out_points(points: Iterable[CurvePoint]) -> list[str]:
+def left_out_points(points: Iterable[AnyPoint]) -> list[str]:
     """Return a sentence for each reason why numbers that a table shows are not used."""
     return left_out(
         point.cell for point in points if point.seconds is None and point.cell.timed is not None
@@ -190,7 +201,7 @@ def _number_or_zero(row: Any) -> int:
     return row if isinstance(row, int) else 0
 
 
-def curve_columns(*left_out: str) -> tuple[Column[Curve], ...]:
+def curve_columns(*left_out: str) -> tuple[Column[AnyCurve], ...]:
     """Return the columns of a curve's machine and of its axes but those left out."""
     return (
         *host_columns(lambda curve: curve.host),
@@ -200,9 +211,9 @@ def curve_columns(*left_out: str) -> tuple[Column[Curve], ...]:
     )
 
 
-def cell_columns(*names: str) -> tuple[Column[CurvePoint], ...]:
+def cell_columns(*names: str) -> tuple[Column[AnyPoint], ...]:
     """Return columns of these attributes of a point's cell."""
-    columns: tuple[Column[CurvePoint], ...] = attributes(
+    columns: tuple[Column[AnyPoint], ...] = attributes(
         lambda point: point.cell, *names, seconds=MEDIAN
     )
     return tuple(
@@ -218,10 +229,10 @@ def finding_columns(*names: str, **fields: Any) -> tuple[Column[Any], ...]:
 
 def finding_column(
     name: str, heading: str, written: Callable[[Any], str] = number
-) -> Column[CurvePoint]:
+) -> Column[AnyPoint]:
     """Return a column of a finding about points. Its field is empty where that is None."""
 
-    def text(point: CurvePoint) -> str:
+    def text(point: AnyPoint) -> str:
         value = getattr(point.findings, name)
         return "" if value is None else written(value)
 
@@ -229,8 +240,8 @@ def finding_column(
 
 
 def filled(
-    columns: Iterable[Column[CurvePoint]], points: Sequence[CurvePoint]
-) -> list[Column[CurvePoint]]:
+    columns: Iterable[Column[SomePoint]], points: Sequence[SomePoint]
+) -> list[Column[SomePoint]]:
     """Return the columns of a table that have something in them."""
     return [
         column
@@ -239,14 +250,14 @@ def filled(
     ]
 
 
-def _has_text(column: Column[CurvePoint], point: CurvePoint) -> bool:
+def _has_text(column: Column[SomePoint], point: SomePoint) -> bool:
     return column.entry(point).text not in ("", MISSING)
 
 
 def curve_objects(
-    curves: Sequence[Curve],
-    columns_of_curve: Sequence[Column[Curve]],
-    columns_of_point: Sequence[Column[CurvePoint]],
+    curves: Sequence[AnyCurve],
+    columns_of_curve: Sequence[Column[AnyCurve]],
+    columns_of_point: Sequence[Column[AnyPoint]],
     key: str = "points",
 ) -> list[dict[str, Any]]:
     """Return a JSON object for each curve, with the list of its points under this key."""
@@ -257,9 +268,9 @@ def curve_objects(
 
 
 def curve_rows(
-    curves: Sequence[Curve],
-    columns_of_curve: Sequence[Column[Curve]],
-    columns_of_point: Sequence[Column[CurvePoint]],
+    curves: Sequence[AnyCurve],
+    columns_of_curve: Sequence[Column[AnyCurve]],
+    columns_of_point: Sequence[Column[AnyPoint]],
 ) -> Rows:
     """Return a CSV line for each point."""
     pairs = [(curve, point) for curve in curves for point in curve.points]

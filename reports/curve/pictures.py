@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dlbench.reports.curve.curve import CurvePoint
+from dlbench.reports.curve.curve import AnyPoint
 from dlbench.reports.formats import pictures
 from dlbench.reports.formats.pictures import Interval
 from dlbench.reports.results.statistics import CONFIDENCE, Summary
@@ -120,7 +120,7 @@ def ends(seconds: Summary) -> Interval:
     return seconds.median, seconds.low, seconds.high
 
 
-def coverage(points: Iterable[CurvePoint]) -> str:
+def coverage(points: Iterable[AnyPoint]) -> str:
     """Return the coverage of the intervals of these times: "75 to 95 %".
 
     With few steps it is less than 95 %.

@@ -75,6 +75,10 @@ _UNITS = {"hours": 1, "minutes": 60, "seconds": 3600}
 _SHOWN_ONCE = {flags.FEW_LAUNCHES}
 
 
+NetPoint = CurvePoint[Net, None]
+NetCurve = Curve[Net, None, None]
+
+
 class Hours(NamedTuple):
     """Hours with the ends of their interval."""
 
@@ -86,8 +90,8 @@ class Hours(NamedTuple):
 class TimeToTarget(NamedTuple):
     """The time of a network in a row to the target of a text."""
 
-    curve: Curve
-    point: CurvePoint
+    curve: NetCurve
+    point: NetPoint
     seconds: Summary
     """Of an update."""
     learnt: Learnt
@@ -120,7 +124,10 @@ class CellConclusions(NamedTuple):
     findings: list[LectureFinding]
 
 
-def study(matrix: Matrix, records: Sequence[Record]) -> Curves:
+NetCurves = Curves[Net, None, None, CellConclusions]
+
+
+def study(matrix: Matrix, records: Sequence[Record]) -> NetCurves:
     """Return the curves of a matrix over networks (`Net`), and the trainings in these records."""
     curves = _curves(matrix, records)
     texts = learnt_of(records)
@@ -137,7 +144,7 @@ def study(matrix: Matrix, records: Sequence[Record]) -> Curves:
     return Curves(curves, (*notes, *matrix.notes), conclusions)
 
 
-def _curves(matrix: Matrix, records: Iterable[Record]) -> tuple[Curve, ...]:
+def _curves(matrix: Matrix, records: Iterable[Record]) -> tuple[NetCurve, ...]:
     nets = {}
     for record in records:
         cell = record.cell
@@ -147,9 +154,9 @@ def _curves(matrix: Matrix, records: Iterable[Record]) -> tuple[Curve, ...]:
         group = result.group
         net = nets.get((group.network, group.specification, group.batch_size))
         if net is not None and (group.precision, group.placement) == ("float32", "resident"):
-            points.append(CurvePoint(net, result, result.timed))
+            points.append(CurvePoint(net, result, result.timed, None))
 
-    def order(point: CurvePoint) -> tuple[object, ...]:
+    def order(point: NetPoint) -> tuple[object, ...]:
         column = matrix.columns.index(point.cell.column)
         return point.at.work, column, point.cell.row, point.at.order
 
@@ -158,15 +165,15 @@ def _curves(matrix: Matrix, records: Iterable[Record]) -> tuple[Curve, ...]:
     for points_of_row in grouped(points, _work_and_row).values():
         first = points_of_row[0].cell
         shared = axes.without(first.cell, "network", "specification", "batch_size")
-        curves.append(Curve(matrix.hosts[first.machine], shared, tuple(points_of_row)))
+        curves.append(Curve(matrix.hosts[first.machine], shared, tuple(points_of_row), None))
     return tuple(curves)
 
 
-def _work_and_row(point: CurvePoint) -> tuple[object, ...]:
+def _work_and_row(point: NetPoint) -> tuple[object, ...]:
     return point.at.work, point.cell.column, point.cell.row
 
 
-def _times(curves: Iterable[Curve], learnt: Learnt) -> list[TimeToTarget]:
+def _times(curves: Iterable[NetCurve], learnt: Learnt) -> list[TimeToTarget]:
     """Return the times to the target of a text.
 
     One is on the Pareto front where no other network in any row of its machine is both clearly
@@ -206,7 +213,7 @@ def _is_beaten(time: TimeToTarget, times: Iterable[TimeToTarget]) -> bool:
 
 
 def _findings(
-    curves: Sequence[Curve], texts: Sequence[Learnt], times: Sequence[TimeToTarget]
+    curves: Sequence[NetCurve], texts: Sequence[Learnt], times: Sequence[TimeToTarget]
 ) -> Iterator[LectureFinding]:
     """Yield the findings that have any figure."""
     losses = losses_of(texts)
@@ -258,7 +265,7 @@ def _gated_at_equal_time(times: Iterable[TimeToTarget]) -> list[Question]:
 
 
 def _costs(
-    curves: Iterable[Curve], numbers: Mapping[str, Any], numbers_of_rival: Mapping[str, Any]
+    curves: Iterable[NetCurve], numbers: Mapping[str, Any], numbers_of_rival: Mapping[str, Any]
 ) -> list[Question]:
     """Ask how much longer an update of these networks takes than that of their rivals.
 
@@ -285,7 +292,7 @@ def flops(net: Net) -> int:
 # Tables.
 
 
-def cells_page(content: Curves, quantity: str = "seconds", against: str = "") -> Page:
+def cells_page(content: NetCurves, quantity: str = "seconds", against: str = "") -> Page:
     """Return speeds, losses, times to a loss, and findings, as tables."""
     conclusions: CellConclusions = content.conclusions
     if not content.curves and not conclusions.texts:
@@ -337,7 +344,7 @@ def _characters(cell: CellResult, net: Net) -> float | None:
     return cell.items_per_second and cell.items_per_second * net.steps
 
 
-def _speeds(curve: Curve, quantity: str) -> Table:
+def _speeds(curve: NetCurve, quantity: str) -> Table:
     reasons: dict[str, list[str]] = {}
     entries = {}
     for point in curve.points:
@@ -512,7 +519,7 @@ def _findings_table(findings: Sequence[LectureFinding]) -> Table:
     return table(_FINDING, findings, "Findings", notes=notes, words=True)
 
 
-def _legend(content: Curves, quantity: str) -> Iterator[str]:
+def _legend(content: NetCurves, quantity: str) -> Iterator[str]:
     points = [point for curve in content.curves for point in curve.points]
     cells = [point.cell for point in points if point.cell.shown]
     if quantity != "loss" and cells:
@@ -538,7 +545,7 @@ def _legend(content: Curves, quantity: str) -> Iterator[str]:
     yield from content.notes
 
 
-def _trainings(content: Curves) -> list[TrainingLosses]:
+def _trainings(content: NetCurves) -> list[TrainingLosses]:
     return [training for learnt in content.conclusions.texts for training in learnt.nets.values()]
 
 
@@ -548,21 +555,21 @@ def _trainings(content: Curves) -> list[TrainingLosses]:
 class _Row(NamedTuple):
     """A line of JSON or CSV."""
 
-    curve: Curve
-    point: CurvePoint
+    curve: NetCurve
+    point: NetPoint
     time: TimeToTarget | None = None
     """On a text; None without one, and for the speeds of JSON."""
 
 
-def _curve_of_row(row: _Row) -> Curve:
+def _curve_of_row(row: _Row) -> NetCurve:
     return row.curve
 
 
-def _point_of_row(row: _Row) -> CurvePoint:
+def _point_of_row(row: _Row) -> NetPoint:
     return row.point
 
 
-def _characters_of_point(point: CurvePoint) -> float | None:
+def _characters_of_point(point: NetPoint) -> float | None:
     return _characters(point.cell, point.at)
 
 
@@ -591,7 +598,7 @@ _TIME: tuple[Column[_Row], ...] = attributes(
 )
 
 
-def cells_data(content: Curves) -> dict[str, Any]:
+def cells_data(content: NetCurves) -> dict[str, Any]:
     """Return a JSON object: texts with their curves, speeds, times to a loss, findings."""
     conclusions: CellConclusions = content.conclusions
     speeds = [_Row(curve, point) for curve in content.curves for point in curve.points]
@@ -605,7 +612,7 @@ def cells_data(content: Curves) -> dict[str, Any]:
     }
 
 
-def cells_rows(content: Curves) -> Rows:
+def cells_rows(content: NetCurves) -> Rows:
     """Return a CSV line for each speed, and for each text on which its network was trained."""
     rows = []
     for curve in content.curves:
@@ -652,7 +659,7 @@ def _loss_curve(net: Net, training: TrainingLosses, learnt: Learnt) -> dict[str,
 # The picture.
 
 
-def _picture(content: Curves, learnt: Learnt) -> pictures.Picture:
+def _picture(content: NetCurves, learnt: Learnt) -> pictures.Picture:
     """Return a page: a panel against steps, then one for each curve against seconds.
 
     A cell has a colour, the number of layers a kind of line, a size a mark.
@@ -706,16 +713,16 @@ def _style_order(net: Net) -> tuple[object, ...]:
     return net.work, cell_order(net.cell), net.layers, net.size
 
 
-def _analyse(source: ReportSource) -> Curves:
+def _analyse(source: ReportSource) -> NetCurves:
     return study(source.matrix(), source.results().records)
 
 
-def _draw(content: Curves, path: Path, options: ReportOptions) -> list[Path]:
+def _draw(content: NetCurves, path: Path, options: ReportOptions) -> list[Path]:
     pages = [_picture(content, learnt) for learnt in content.conclusions.texts]
     return pictures.draw(pages, path)
 
 
-def _is_drawable(content: Curves) -> bool:
+def _is_drawable(content: NetCurves) -> bool:
     return any(training.steps for training in _trainings(content))
 
 

@@ -12,7 +12,7 @@ devices, machines and thread counts; rows compared.
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
@@ -110,7 +110,7 @@ class CrossingSide(NamedTuple):
     """A side of a crossing: a device with the best time at each size, or one thread count."""
 
     name: str
-    curve: Curve
+    curve: "SizeCurve"
     """Any of its curves."""
     times: Times
 
@@ -174,6 +174,10 @@ class SizeFindings(NamedTuple):
     growth: list[SeriesGrowth]
 
 
+SizePoint = CurvePoint[Size, None]
+SizeCurve = Curve[Size, None, SizeFindings]
+
+
 class UnitsCompared(NamedTuple):
     """More threads against one, with this number of units."""
 
@@ -186,8 +190,8 @@ class UnitsCompared(NamedTuple):
 class ThreadsCompared(NamedTuple):
     """A row with more threads against the same row with one."""
 
-    curve: Curve
-    one: Curve
+    curve: SizeCurve
+    one: SizeCurve
     size: Size
     """The numbers that the compared networks share."""
     faster_from: int | None
@@ -208,7 +212,7 @@ class NamedSide(NamedTuple):
 class SeriesCrossing(NamedTuple):
     """The number of units from which the second side is faster."""
 
-    curve: Curve
+    curve: SizeCurve
     """A curve of the second side."""
     what: str
     """The row, or the framework."""
@@ -222,7 +226,7 @@ class SeriesCrossing(NamedTuple):
 class ComparedRow(NamedTuple):
     """A row against the fastest rows of its machine and work."""
 
-    curve: Curve
+    curve: SizeCurve
     times_fastest: Estimate
     """The mean over its networks."""
     sizes: int
@@ -238,19 +242,27 @@ class SizeConclusions(NamedTuple):
     threads: list[ThreadsCompared]
     crossings: list[SeriesCrossing]
     compared: list[ComparedRow]
-    published: Curves | None = None
+    published: "SizeCurves | None" = None
     """A published study to show too."""
 
 
-def study(matrix: Matrix, networks: Networks) -> Curves:
+SizeCurves = Curves[Size, None, SizeFindings, SizeConclusions]
+
+
+def study(matrix: Matrix, networks: Networks) -> SizeCurves:
     """Return the study of these networks in the matrix."""
     curves = []
     for place, cells in sizes_of(matrix, networks).items():
         name = name_among(matrix.hosts, place.machine)
         host = replace(matrix.hosts[place.machine], name=name)
-        points = [CurvePoint(size, cells[size], usable(cells[size])) for size in sorted(cells)]
-        curve = Curve(host, place.cell, tuple(points))
-        curves.append(curve._replace(findings=_find(curve.times)))
+        points = []
+        times = {}
+        for size in sorted(cells):
+            seconds = usable(cells[size])
+            points.append(CurvePoint(size, cells[size], seconds, None))
+            if seconds is not None:
+                times[size] = seconds
+        curves.append(Curve(host, place.cell, tuple(points), _find(times)))
     threads = _compare_threads(curves)
     crossings = [*_crossings_of_threads(curves, threads), *_crossings_of_places(curves)]
     conclusions = SizeConclusions(threads, crossings, list(_compare_rows(curves)))
@@ -344,9 +356,9 @@ def _surely_grows(over_smallest: Estimate) -> bool:
     return low > FLAT
 
 
-def _compare_threads(curves: Sequence[Curve]) -> list[ThreadsCompared]:
+def _compare_threads(curves: Sequence[SizeCurve]) -> list[ThreadsCompared]:
     """Compare each row's time with a thread for each core, or the most below, with that of one."""
-    sides: list[tuple[Curve, Curve, Size]] = []
+    sides: list[tuple[SizeCurve, SizeCurve, Size]] = []
     contrasts: list[dict[int, Contrast]] = []
     for one in curves:
         if not one.cell.on_cpu or one.cell.threads != 1:
@@ -375,7 +387,7 @@ def _compare_threads(curves: Sequence[Curve]) -> list[ThreadsCompared]:
     return rows
 
 
-def _most_threads(one: Curve, curves: Iterable[Curve]) -> Curve:
+def _most_threads(one: SizeCurve, curves: Iterable[SizeCurve]) -> SizeCurve:
     """Return the curve of this row with the most threads, at most one for each core."""
     cores = one.host.own_cores or math.inf
     same_row = [
@@ -402,7 +414,7 @@ def faster_from(verdicts: Mapping[int, RatioVerdict]) -> int | None:
 
 
 def _crossings_of_threads(
-    curves: Sequence[Curve], compared: Iterable[ThreadsCompared]
+    curves: Sequence[SizeCurve], compared: Iterable[ThreadsCompared]
 ) -> Iterator[SeriesCrossing]:
     """Yield the number of units from which a row is faster with more threads."""
     for row in {row.curve.place: row for row in compared}.values():
@@ -415,14 +427,14 @@ def _crossings_of_threads(
         yield from _cross(first, second, row_name(row.curve.cell))
 
 
-def _crossings_of_places(curves: Sequence[Curve]) -> Iterator[SeriesCrossing]:
+def _crossings_of_places(curves: Sequence[SizeCurve]) -> Iterator[SeriesCrossing]:
     """Yield the number of units from which another device or machine is faster.
 
     A framework is compared with itself, on each device at its best.
     """
     shared_axes = ("framework", "batch_size", "precision", "placement", "storage", "tuning")
 
-    def shared_cell(curve: Curve) -> Cell:
+    def shared_cell(curve: SizeCurve) -> Cell:
         return axes.project(curve.cell, shared_axes)
 
     for shared, alike in grouped(curves, shared_cell).items():
@@ -440,11 +452,11 @@ def _crossings_of_places(curves: Sequence[Curve]) -> Iterator[SeriesCrossing]:
                 yield from _cross(second, first, row_name(shared))
 
 
-def _machine_and_device(curve: Curve) -> tuple[str, str]:
+def _machine_and_device(curve: SizeCurve) -> tuple[str, str]:
     return curve.host.fingerprint, curve.cell.device
 
 
-def _machine_suffix(curves: Iterable[Curve], curve: Curve) -> str:
+def _machine_suffix(curves: Iterable[SizeCurve], curve: SizeCurve) -> str:
     """Return the suffix that names a machine where there are several."""
     machines = {other.host.fingerprint for other in curves}
     return f" of {curve.host.name}" if len(machines) > 1 else ""
@@ -483,7 +495,7 @@ def _gains(first: ByUnits, second: ByUnits) -> bool:
     return not gains or gains[-1] >= gains[0]
 
 
-def _compare_rows(curves: Iterable[Curve]) -> Iterator[ComparedRow]:
+def _compare_rows(curves: Iterable[SizeCurve]) -> Iterator[ComparedRow]:
     """Compare the curves of each machine and work, over networks of usual inputs and activation.
 
     A network takes part if at least half as many curves have it as have the most common one: being
@@ -507,7 +519,7 @@ def _compare_rows(curves: Iterable[Curve]) -> Iterator[ComparedRow]:
             yield from sorted(rows, key=lambda row: row.times_fastest.value)
 
 
-def _machine_and_work(curve: Curve) -> tuple[str, Cell]:
+def _machine_and_work(curve: SizeCurve) -> tuple[str, Cell]:
     return curve.host.fingerprint, _work_cell(curve)
 
 
@@ -529,7 +541,7 @@ class Field(NamedTuple):
 
     subtitle: str
     heading: str
-    row: Any
+    row: Hashable
     column: str
 
 
@@ -542,7 +554,7 @@ class Saying(NamedTuple):
     size: Size
 
 
-def rnn_page(content: Curves, quantity: str) -> Page:
+def rnn_page(content: SizeCurves, quantity: str) -> Page:
     """Return the five tables and, of a published study, its times and lines."""
     if not content.curves:
         return Page((NOTHING,), (), content.notes)
@@ -587,17 +599,17 @@ def _column_order(column: str) -> tuple[bool, int]:
     return column.startswith("i"), int(column.removeprefix("i"))
 
 
-def _title(curve: Curve, size: Size) -> str:
+def _title(curve: SizeCurve, size: Size) -> str:
     """Return the subtitle of a table: "AMD EPYC, relu, mini-batch 1"."""
     return f"{curve.host.name}, {_work(curve, size)}"
 
 
-def _work_cell(curve: Curve) -> Cell:
+def _work_cell(curve: SizeCurve) -> Cell:
     """Return the axes of curves that do the same work."""
     return axes.project(curve.cell, ("batch_size", "precision", "placement", "storage"))
 
 
-def _work(curve: Curve, size: Size) -> str:
+def _work(curve: SizeCurve, size: Size) -> str:
     """Return the work: "relu, mini-batch 1", with unusual inputs the time steps too."""
     steps = "" if size.inputs == 2 else f", n_steps {size.steps}"
     return group_name(_work_cell(curve)._replace(network=size.activation)) + steps
@@ -617,7 +629,7 @@ def _series_name(size: Size) -> str:
     return f"{size.steps}{_inputs_suffix(size.inputs)}"
 
 
-def _times_tables(content: Curves, quantity: str) -> Iterator[Table]:
+def _times_tables(content: SizeCurves, quantity: str) -> Iterator[Table]:
     title, value = QUANTITIES[quantity]
     cells = [point.cell for curve in content.curves for point in curve.points]
     common = layout.common_flags(cell for cell in cells if cell.shown)
@@ -640,7 +652,7 @@ def _times_tables(content: Curves, quantity: str) -> Iterator[Table]:
     yield from _pivot(title.capitalize(), fields, notes)
 
 
-def _line_tables(content: Curves) -> Iterator[Table]:
+def _line_tables(content: SizeCurves) -> Iterator[Table]:
     lines_by_title: dict[str, list[tuple[Entry, ...]]] = {}
     for curve in content.curves:
         for fit in curve.findings.fits:
@@ -679,7 +691,7 @@ def _notes(sayings: Iterable[Saying]) -> dict[str, list[str]]:
     return notes
 
 
-def _growth_tables(content: Curves) -> Iterator[Table]:
+def _growth_tables(content: SizeCurves) -> Iterator[Table]:
     fields: dict[Field, Entry] = {}
     knees = []
     for curve in content.curves:
@@ -707,7 +719,7 @@ def knee_words(hidden: int | None, earliest: int | None, latest: int | None) -> 
     return value if first == last == value else f"{value} ({first} to {last})"
 
 
-def _threads_tables(content: Curves) -> Iterator[Table]:
+def _threads_tables(content: SizeCurves) -> Iterator[Table]:
     fields: dict[Field, Entry] = {}
     sayings = []
     for row in content.conclusions.threads:
@@ -731,7 +743,7 @@ def threads_words(threads: int, smallest_faster: int | None, units: Sequence[int
     return f"use 1 thread below n_rec {smallest_faster}"
 
 
-def _crossing_tables(content: Curves) -> Iterator[Table]:
+def _crossing_tables(content: SizeCurves) -> Iterator[Table]:
     fields: dict[Field, Entry] = {}
     for crossed in content.conclusions.crossings:
         title = _work(crossed.curve, crossed.size)
@@ -740,7 +752,7 @@ def _crossing_tables(content: Curves) -> Iterator[Table]:
     yield from _pivot("n_rec from which on the second is faster", fields, {}, corner="")
 
 
-def _compared_tables(content: Curves) -> Iterator[Table]:
+def _compared_tables(content: SizeCurves) -> Iterator[Table]:
     lines_by_title: dict[str, list[tuple[Entry, ...]]] = {}
     for row in content.conclusions.compared:
         lines = lines_by_title.setdefault(_title(row.curve, Size(0, 0)), [])
@@ -767,7 +779,7 @@ def _describe_sizes(sizes: Sequence[Size], compared: int) -> str:
     return f"{share}: {'; '.join(words)}"
 
 
-def _legend(content: Curves) -> Iterator[str]:
+def _legend(content: SizeCurves) -> Iterator[str]:
     yield f"{layout.HALF_WIDTH}; iN: N inputs and outputs instead of 2."
     if any(curve.findings.fits for curve in content.curves):
         yield (
@@ -804,16 +816,23 @@ def _legend(content: Curves) -> Iterator[str]:
 # JSON and CSV.
 
 
-def _seconds_column(name: str, convert: Callable[[float, Size], float]) -> Column[CurvePoint]:
-    def value(point: CurvePoint) -> float | None:
+def _seconds_column(name: str, convert: Callable[[float, Size], float]) -> Column[SizePoint]:
+    def value(point: SizePoint) -> float | None:
         seconds = point.cell.seconds
         return None if seconds is None else convert(seconds.median, point.at)
 
     return Column(name, None, value)
 
 
+def _curve_of_threads(compared: ThreadsCompared) -> SizeCurve:
+    return compared.curve
+
+
+def _curve_of_row(compared: ComparedRow) -> SizeCurve:
+    return compared.curve
+
+
 _KEYS = curve_columns("network", "specification")
-_ROW: tuple[Column[Any], ...] = within(_KEYS, lambda row: row.curve)
 _CURVE = (*_KEYS, *finding_columns("fits", "growth", fits=None, growth=None))
 _POINT = (
     *attributes(lambda point: point.at, *Size._fields),
@@ -822,14 +841,14 @@ _POINT = (
     _seconds_column("seconds_of_a_run", _seconds_of_run),
     *cell_columns("flags"),
 )
-_THREADS: tuple[Column[Any], ...] = (
-    *_ROW,
+_THREADS: tuple[Column[ThreadsCompared], ...] = (
+    *within(_KEYS, _curve_of_threads),
     *attributes(lambda row: row.size, *_SERIES),
     *attributes(lambda row: row, "against", "faster_from", "sizes"),
 )
 
 
-_CROSSING: tuple[Column[Any], ...] = (
+_CROSSING: tuple[Column[SeriesCrossing], ...] = (
     *attributes(lambda crossed: crossed, "what", "first", "second"),
     *attributes(lambda crossed: crossed.size, *_SERIES),
     *attributes(
@@ -844,15 +863,15 @@ _CROSSING: tuple[Column[Any], ...] = (
 )
 
 
-_COMPARED: tuple[Column[Any], ...] = (
-    *_ROW,
+_COMPARED: tuple[Column[ComparedRow], ...] = (
+    *within(_KEYS, _curve_of_row),
     *attributes(lambda row: row, "times_fastest", "sizes"),
     Column("of", None, lambda row: row.compared),
     *attributes(lambda row: row, "fastest_at"),
 )
 
 
-def rnn_data(content: Curves) -> dict[str, Any]:
+def rnn_data(content: SizeCurves) -> dict[str, Any]:
     """Return a JSON object: the curves, the conclusions, and the published study."""
     conclusions = content.conclusions
     published = conclusions.published
@@ -867,7 +886,7 @@ def rnn_data(content: Curves) -> dict[str, Any]:
     }
 
 
-def rnn_rows(content: Curves) -> Rows:
+def rnn_rows(content: SizeCurves) -> Rows:
     """Return a CSV line for each time, missing ones and those of the published study too."""
     curves = [*content.curves]
     if content.conclusions.published is not None:
@@ -875,12 +894,12 @@ def rnn_rows(content: Curves) -> Rows:
     return curve_rows(curves, _CURVE, _POINT)
 
 
-def published() -> Curves:
+def published() -> SizeCurves:
     """Return the study of 2017 without its first trials, which its author calls strangely long."""
     return study(published_study(BRANDFONBRENER2017).matrix(first=False), networks_of_2017())
 
 
-def _analyse(source: ReportSource) -> Curves:
+def _analyse(source: ReportSource) -> SizeCurves:
     reference = source.options.reference
     if reference == BRANDFONBRENER2017:
         return published()

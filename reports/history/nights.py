@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -254,7 +254,7 @@ class History:
 
         The starts are ISO 8601 in UTC, or "" without any night.
         """
-        nights: set[tuple[Any, Any]] = set()
+        nights: set[tuple[object, object]] = set()
         for cell in self.cells:
             nights.update(zip(cell.runs, cell.started, strict=True))
         if not nights:

@@ -12,7 +12,7 @@ import numpy as np
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import columns
-from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects, within
+from dlbench.reports.columns import Column, Row, attributes, axis_columns, csv_rows, objects, within
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import NOTHING, Page, Table
 from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
@@ -124,7 +124,7 @@ def _change_tables(history: History) -> list[Table]:
 
 
 def _table_of_first(
-    history: History, table_columns: Sequence[Column[Any]], rows: Sequence[Any], title: str
+    history: History, table_columns: Sequence[Column[Row]], rows: Sequence[Row], title: str
 ) -> list[Table]:
     """Return a table of the first rows, or of all with ``everything``. No rows: no table."""
     if not rows:

@@ -94,6 +94,23 @@ class PaperPair:
         return row_name(self.now.row) if self.now is not None else self.row
 
 
+class MeanSpeedup(NamedTuple):
+    """The geometric means over the networks that a row has at one number of threads."""
+
+    framework: str
+    row: str
+    threads: int
+    networks: int
+    """Their number."""
+    speedup: float
+    per_peak: Span | None
+    """None unless it is known for all of them."""
+    common: float | None
+    """The speed-up over the common networks only, which makes rows comparable."""
+    disturbed: list[str]
+    """Networks whose measurement by the user was disturbed by other programs."""
+
+
 @dataclass(frozen=True)
 class Match:
     """One of the user's machines against one published machine."""
@@ -136,13 +153,8 @@ class Match:
         return common
 
     @property
-    def means(self) -> list[dict[str, Any]]:
-        """Geometric means over the networks that a row has at one number of threads.
-
-        ``per_peak`` is None unless it is known for all of them, ``common`` is the speed-up over the
-        common networks only, which makes rows comparable, and ``disturbed`` names the networks
-        whose measurement by the user was disturbed by other programs.
-        """
+    def means(self) -> list[MeanSpeedup]:
+        """Geometric means over the networks that a row has at one number of threads."""
         common = self.common
         means = []
         timed = [pair for pair in self.fastest if pair.speedup is not None]
@@ -163,16 +175,16 @@ class Match:
                 if pair.now is not None and pair.now.has(CONTENDED)
             ]
             means.append(
-                {
-                    "framework": framework,
-                    "row": row,
-                    "threads": threads,
-                    "networks": len(speedups),
-                    "speedup": geometric_mean(speedups.values()),
-                    "per_peak": per_peak,
-                    "common": geometric_mean(shared) if shared else None,
-                    "disturbed": list(dict.fromkeys(disturbed)),
-                }
+                MeanSpeedup(
+                    framework,
+                    row,
+                    threads,
+                    networks=len(speedups),
+                    speedup=geometric_mean(speedups.values()),
+                    per_peak=per_peak,
+                    common=geometric_mean(shared) if shared else None,
+                    disturbed=list(dict.fromkeys(disturbed)),
+                )
             )
         return means
 
@@ -465,21 +477,19 @@ _MACHINES = (
 )
 
 
-def _mean_speedup_text(mean: dict[str, Any]) -> str:
-    mark = CONTENDED.symbol if mean["disturbed"] else ""
-    return _times(mean["speedup"]) + mark
+def _mean_speedup_text(mean: MeanSpeedup) -> str:
+    mark = CONTENDED.symbol if mean.disturbed else ""
+    return _times(mean.speedup) + mark
 
 
-_MEANS: tuple[Column[dict[str, Any]], ...] = (
-    *attributes(dict, "framework", "row"),
-    Column("threads", "p", lambda mean: mean["threads"]),
-    Column("networks", "networks", lambda mean: mean["networks"]),
-    Column("speedup", "speed-up", lambda mean: mean["speedup"], _mean_speedup_text),
-    Column(
-        "per_peak", "per peak", lambda mean: mean["per_peak"], lambda mean: _times(mean["per_peak"])
-    ),
-    Column("common", "of common", lambda mean: mean["common"], lambda mean: _times(mean["common"])),
-    *attributes(dict, "disturbed"),
+_MEANS: tuple[Column[MeanSpeedup], ...] = (
+    *attributes(lambda mean: mean, "framework", "row"),
+    Column("threads", "p", lambda mean: mean.threads),
+    Column("networks", "networks", lambda mean: mean.networks),
+    Column("speedup", "speed-up", lambda mean: mean.speedup, _mean_speedup_text),
+    Column("per_peak", "per peak", lambda mean: mean.per_peak, lambda mean: _times(mean.per_peak)),
+    Column("common", "of common", lambda mean: mean.common, lambda mean: _times(mean.common)),
+    *attributes(lambda mean: mean, "disturbed"),
 )
 
 
@@ -526,7 +536,7 @@ def _page(analysis: Against) -> Page:
         )
         means = match.means
         if means:
-            row_column = _name_column(means, lambda mean: mean["row"], lambda mean: mean["row"])
+            row_column = _name_column(means, lambda mean: mean.row, lambda mean: mean.row)
             title = "Geometric means over networks"
             notes = _notes_on_means(match, means)
             tables.append(table((row_column, *_MEANS), means, title, notes=notes))
@@ -545,7 +555,7 @@ def _name_column(
     return Column("", "", text)
 
 
-def _notes_on_means(match: Match, means: Sequence[dict[str, Any]]) -> list[str]:
+def _notes_on_means(match: Match, means: Sequence[MeanSpeedup]) -> list[str]:
     """Return lines that name the networks of the last column.
 
     Thread counts of the same networks share a line.
@@ -557,7 +567,7 @@ def _notes_on_means(match: Match, means: Sequence[dict[str, Any]]) -> list[str]:
         if networks:
             extent = f"the speed-up over {networks}, which every row has"
         lines.append(f"of common, at p = {counts}: {extent}")
-    if any(mean["disturbed"] for mean in means):
+    if any(mean.disturbed for mean in means):
         lines.append(f"{CONTENDED.symbol} includes networks whose measurement here was disturbed")
     return lines
 

@@ -125,10 +125,10 @@ def test_rows_compare_by_the_networks_that_all_of_them_have() -> None:
         one, two = (
             p.speedup
             for p in match.pairs
-            if p.row == mean["row"] and p.at.network in ("fcn5", "alexnet")
+            if p.row == mean.row and p.at.network in ("fcn5", "alexnet")
         )
-        assert mean["common"] == pytest.approx(math.sqrt(one * two))
-    caffe_mean, other = sorted(match.means, key=lambda mean: mean["networks"])
+        assert mean.common == pytest.approx(math.sqrt(one * two))
+    caffe_mean, other = sorted(match.means, key=lambda mean: mean.networks)
     assert caffe_mean["common"] == pytest.approx(caffe_mean["speedup"])
     assert other["networks"] == 3
     text = " ".join(FORMATS["terminal"](found_in(*records)).split())
@@ -222,7 +222,7 @@ def test_the_fastest_mode_stands_for_a_row_unless_all_are_asked_for() -> None:
     every = on(found_in(*records, all_modes=True), DESKTOP)
     assert [p.now.row.mode for p in every.pairs if p.now] == ["compile", "eager"]
     (mean,) = every.means
-    assert mean["speedup"] == pytest.approx(max(p.speedup or 0 for p in every.pairs))
+    assert mean.speedup == pytest.approx(max(p.speedup or 0 for p in every.pairs))
 
 
 def test_what_cannot_have_been_this_network_is_not_compared() -> None:
