@@ -28,7 +28,7 @@ from dlbench.reports.results.judged import TIME
 from dlbench.reports.results.keys import axis_value, grouped
 from dlbench.reports.results.leaders import fastest, leads
 from dlbench.reports.results.matrix import Matrix, build_matrix
-from dlbench.reports.results.naming import counted, group_name, name_of, place_heading, row_name
+from dlbench.reports.results.naming import counted, name_of, place_heading, row_name, work_name
 from dlbench.reports.results.number_text import number, percent
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.safe_text import visible
@@ -172,7 +172,7 @@ def _seconds(cell: CellResult) -> float:
 
 
 def _series_name(cell: CellResult) -> str:
-    return f"{group_name(cell.cell)}: {row_name(cell.cell)}"
+    return f"{work_name(cell.cell)}: {row_name(cell.cell)}"
 
 
 class CompareResult(Result[Comparison]):

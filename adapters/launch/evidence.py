@@ -322,7 +322,7 @@ def _cgroups() -> List[Tuple[str, str]]:
 
 
 def _throttled() -> Optional[float]:
-    """Return the seconds for which this process's group and those around it were throttled.
+    """Return the seconds for which this process's control group and those around it were throttled.
 
     Any of them may have a quota.
     """

@@ -28,7 +28,7 @@ from dlbench.reports.results.cells import CellResult, fastest_mode
 from dlbench.reports.results.flags import Flag
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.matrix import Matrix
-from dlbench.reports.results.naming import group_name, rest_of
+from dlbench.reports.results.naming import rest_of, work_name
 from dlbench.reports.results.networks import FIRST, Networks
 from dlbench.reports.results.published import lines_of
 from dlbench.reports.results.statistics import Estimate, Summary, ratio
@@ -196,8 +196,8 @@ class Tables:
 
     def _tool_points(self, usual_batch: bool) -> Iterator[FigurePoint]:
         for cell in self.matrix.cells.values():
-            network = cell.group.network
-            batch = cell.group.batch_size
+            network = cell.work.network
+            batch = cell.work.batch_size
             place = cell.column
             is_own_batch = network not in FIRST or batch == FIRST[network].batch_size
             if usual_batch and not is_own_batch:
@@ -365,18 +365,18 @@ class Figure(BaseModel):
         """Yield the pairs of points of the two sides that agree in all other axes."""
         named = {*self.slower, *self.faster}
         apart = named.union(*(_FOLLOWERS.get(name, ()) for name in named))
-        groups: dict[object, tuple[list[FigurePoint], list[FigurePoint]]] = {}
+        points_by_key: dict[object, tuple[list[FigurePoint], list[FigurePoint]]] = {}
         for point in points:
             rest = tuple(value for name, value in point.axes.items() if name not in apart)
             is_left_out = bool(self.besides) and _matches(point, self.besides)
             if _matches(point, self.slower):
                 key = (rest, self._shared_values(point, self.slower))
-                groups.setdefault(key, ([], []))[0].append(point)
+                points_by_key.setdefault(key, ([], []))[0].append(point)
             if _matches(point, self.faster) and not is_left_out:
                 key = (rest, self._shared_values(point, self.faster))
-                groups.setdefault(key, ([], []))[1].append(point)
+                points_by_key.setdefault(key, ([], []))[1].append(point)
         shows_single_points = self.of in ("tools", "batches", "cells") and not self.both
-        for slower_points, faster_points in groups.values():
+        for slower_points, faster_points in points_by_key.values():
             slower: list[FigurePoint | None] = [*_chosen(slower_points, self.slower)]
             faster: list[FigurePoint | None] = [*_chosen(faster_points, self.faster)]
             if shows_single_points:
@@ -477,15 +477,17 @@ def _chosen(
         apart.append("device")
     slowest = any(SLOWEST in wanted for wanted in side.values())
     chosen = []
-    for group in grouped(points, lambda point: tuple(point[name] for name in apart)).values():
-        cells = [point.cell for point in group if point.cell is not None]
+    for points_alike in grouped(
+        points, lambda point: tuple(point[name] for name in apart)
+    ).values():
+        cells = [point.cell for point in points_alike if point.cell is not None]
         if cells:
             best = fastest_mode(cells)
-            chosen.append(next(point for point in group if point.cell is best))
+            chosen.append(next(point for point in points_alike if point.cell is best))
         elif slowest:
-            chosen.append(max(group, key=lambda point: point.value))
+            chosen.append(max(points_alike, key=lambda point: point.value))
         else:
-            chosen.append(min(group, key=lambda point: point.value))
+            chosen.append(min(points_alike, key=lambda point: point.value))
     return chosen
 
 
@@ -554,7 +556,7 @@ def _pair_name(slower: FigurePoint | None, faster: FigurePoint | None, several: 
         return f"{_side_name(slower, several, *apart)}: {' / '.join(sides)}"
     names = ["?" if point is None else _side_name(point, several) for point in (slower, faster)]
     shared = next(
-        group_name(point.cell.cell)
+        work_name(point.cell.cell)
         for point in (slower, faster)
         if point is not None and point.cell is not None
     )
@@ -573,7 +575,7 @@ def _side_name(point: FigurePoint, several: bool, *left_out: str) -> str:
             for name, text in labels.items()
         )
     where = f" on {point['host']}" if several else ""
-    return f"{group_name(point.cell.cell)}, {rest_of(point.cell.cell)}{where}"
+    return f"{work_name(point.cell.cell)}, {rest_of(point.cell.cell)}{where}"
 
 
 class OwnClaim(Figure):

@@ -23,7 +23,7 @@ from dlbench.reports.results.conclusion import Conclusion
 from dlbench.reports.results.differences import side_differences_line
 from dlbench.reports.results.flags import KINDS, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.results.judged import JUDGED, TIME
-from dlbench.reports.results.naming import counted, group_name, head_of, name_of, rest_of, row_name
+from dlbench.reports.results.naming import counted, head_of, name_of, rest_of, row_name, work_name
 from dlbench.reports.results.number_text import percent
 from dlbench.reports.results.record import BASELINE, CANDIDATE
 from dlbench.reports.results.safe_text import one_line, table_field, visible_lines
@@ -241,7 +241,7 @@ _CELL: tuple[Column[CellComparison], ...] = (
 
 def table(cells: Sequence[CellComparison], title: str = "") -> Table:
     """Return a row for each cell and quantity judged, under the headings of their networks."""
-    return columns.table(_CELL, cells, title, group=lambda cell: group_name(cell.cell))
+    return columns.table(_CELL, cells, title, section=lambda cell: work_name(cell.cell))
 
 
 def comparison_rows(comparison: Comparison) -> Rows:
@@ -701,10 +701,10 @@ def _candidate_seconds(cell: CellComparison) -> float:
 
 def _case(cell: CellComparison) -> ElementTree.Element:
     # A dot separates packages for those that show test results as a tree.
-    group = group_name(cell.cell).replace(".", "_")
+    work = work_name(cell.cell).replace(".", "_")
     rest = rest_of(cell.cell)
     name = rest if cell.quantity == TIME else f"{rest}, {JUDGED[cell.quantity].words}"
-    names = {"classname": one_line(f"dlbench.{group}"), "name": one_line(name)}
+    names = {"classname": one_line(f"dlbench.{work}"), "name": one_line(name)}
     case = ElementTree.Element("testcase", names, time=f"{_candidate_seconds(cell):.6f}")
     words = WORDS[cell.verdict]
     body = [sentence_of(cell)]

@@ -53,7 +53,7 @@ from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import Place, column_of, differ, grouped, row_of
 from dlbench.reports.results.matrix import Matrix
-from dlbench.reports.results.naming import counted, place_name, row_name, work_name
+from dlbench.reports.results.naming import counted, network_name, place_name, row_name
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.quantities import OF_LAUNCHES, QUANTITIES, SECONDS, Numbers, legend
 from dlbench.reports.results.statistics import Estimate, RatioVerdict, Summary, judge_ratio, ratio
@@ -123,7 +123,7 @@ def figure1(matrix: Matrix) -> BatchCurves:
     Curves of a single size are left out if others have several: they belong to another suite in the
     same store. Cells whose mini-batch size is not known have no place on a curve.
     """
-    networks = list(dict.fromkeys(group.network for group in matrix.rows))
+    networks = list(dict.fromkeys(work.network for work in matrix.rows))
 
     def order(place: Place) -> tuple[int, int]:
         column = column_of(place.machine, place.cell)
@@ -381,7 +381,7 @@ def _place_names(curves: Sequence[BatchCurve]) -> dict[Place, str]:
     names = {}
     for place, host in hosts.items():
         machine = f", {host.name}" if several else ""
-        names[place] = place_name(place.cell) + work_name(place.cell) + machine
+        names[place] = place_name(place.cell) + network_name(place.cell) + machine
     return names
 
 

@@ -151,9 +151,9 @@ def _curves(matrix: Matrix, records: Iterable[Record]) -> tuple[NetCurve, ...]:
         nets[cell.network, cell.specification, cell.batch_size] = net_of(record)
     points = []
     for result in matrix.cells.values():
-        group = result.group
-        net = nets.get((group.network, group.specification, group.batch_size))
-        if net is not None and (group.precision, group.placement) == ("float32", "resident"):
+        work = result.work
+        net = nets.get((work.network, work.specification, work.batch_size))
+        if net is not None and (work.precision, work.placement) == ("float32", "resident"):
             points.append(CurvePoint(net, result, result.timed, None))
 
     def order(point: NetPoint) -> tuple[object, ...]:
@@ -574,7 +574,7 @@ def _characters_of_point(point: NetPoint) -> float | None:
 
 
 _PLACE: tuple[Column[_Row], ...] = (
-    *within(curve_columns(*(axis.name for axis in axes.with_role(axes.GROUP))), _curve_of_row),
+    *within(curve_columns(*(axis.name for axis in axes.with_role(axes.WORK))), _curve_of_row),
     *attributes(
         lambda row: row.point.at, "batch_size", "cell", "layers", "size", "steps", "embedding"
     ),

@@ -46,7 +46,7 @@ from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import name_among
 from dlbench.reports.results.keys import Place, grouped
 from dlbench.reports.results.matrix import Matrix
-from dlbench.reports.results.naming import group_name, place_name, rest_of, row_name, threads_name
+from dlbench.reports.results.naming import place_name, rest_of, row_name, threads_name, work_name
 from dlbench.reports.results.networks import Networks, networks_of
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.published import BRANDFONBRENER2017, UPDATES, networks_of_2017
@@ -282,7 +282,7 @@ def sizes_of(matrix: Matrix, networks: Networks) -> dict[Place, dict[Size, CellR
             sizes[key] = Size(*(numbers[name] for name in Size._fields))
 
     def network_key(cell: CellResult) -> tuple[str, str]:
-        return cell.group.network, cell.group.specification
+        return cell.work.network, cell.work.specification
 
     cells = [cell for cell in matrix.cells.values() if network_key(cell) in sizes]
     cells_by_size = {}
@@ -612,7 +612,7 @@ def _work_cell(curve: SizeCurve) -> Cell:
 def _work(curve: SizeCurve, size: Size) -> str:
     """Return the work: "relu, mini-batch 1", with unusual inputs the time steps too."""
     steps = "" if size.inputs == 2 else f", n_steps {size.steps}"
-    return group_name(_work_cell(curve)._replace(network=size.activation)) + steps
+    return work_name(_work_cell(curve)._replace(network=size.activation)) + steps
 
 
 def _column(size: Size) -> str:

@@ -40,7 +40,7 @@ from dlbench.reports.results import flags, quantities
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.matrix import Matrix
-from dlbench.reports.results.naming import rest_of, work_name
+from dlbench.reports.results.naming import network_name, rest_of
 from dlbench.reports.results.networks import family_of_record
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.record import Record
@@ -260,7 +260,7 @@ def _times_table(curves: list[ChainCurve], quantity: str, common: set[flags.Flag
     ]
     chains = sorted({point.at for _, point in points})
     first = curves[0]
-    work = f"{work_name(first.cell)} ({first.findings.words})"
+    work = f"{network_name(first.cell)} ({first.findings.words})"
     return Table(
         f"{QUANTITIES[quantity][0]}: {work}, on {first.host.name}",
         ("chains", *map(str, chains)),
@@ -395,7 +395,7 @@ def _picture(curves: list[ChainCurve]) -> pictures.Picture:
 
 
 def _work_name(curve: ChainCurve) -> str:
-    return work_name(curve.cell)
+    return network_name(curve.cell)
 
 
 def _rates(curve: ChainCurve) -> list[tuple[int, tuple[float, float | None, float | None]]]:

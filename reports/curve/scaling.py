@@ -61,7 +61,7 @@ from dlbench.reports.results import flags
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import Place, grouped
 from dlbench.reports.results.matrix import Matrix
-from dlbench.reports.results.naming import counted, row_name, threads_name, work_name
+from dlbench.reports.results.naming import counted, network_name, row_name, threads_name
 from dlbench.reports.results.number_text import deviation, number
 from dlbench.reports.results.record import Record, last_attempts
 from dlbench.reports.results.statistics import Estimate, judge_ratio, ratio
@@ -248,7 +248,7 @@ def scaling(matrix: Matrix, records: Iterable[Record] = ()) -> TeamCurves:
     The curves are in the matrix's order.
     """
     inputs = _Inputs(matrix, trainings(records))
-    networks = list(dict.fromkeys(group.network for group in matrix.rows))
+    networks = list(dict.fromkeys(work.network for work in matrix.rows))
     devices = list(dict.fromkeys((column.machine, column.device) for column in matrix.columns))
 
     def order(place: Place) -> tuple[int, int]:
@@ -529,7 +529,7 @@ def _tables(curve: TeamCurve, common: set[flags.FlagKind]) -> Iterator[layout.Ta
         _efficiency_column(STRONG),
         *filled(others, curve.points),
     ]
-    title = f"{work_name(curve.cell)}: {_row(curve)}"
+    title = f"{network_name(curve.cell)}: {_row(curve)}"
     machine = f"on {curve.host.name}"
     yield table(columns, curve.points, f"{title}, {machine}", notes=_notes(curve), keys=len(keys))
     costs = (
@@ -719,7 +719,7 @@ def _picture(curves: list[TeamCurve]) -> pictures.Picture:
     panels: dict[str, Speedups] = {}
     for curve in curves:
         for name, count, speedup in _drawn_speedups(curve):
-            panel = panels.setdefault(work_name(curve.cell), {})
+            panel = panels.setdefault(network_name(curve.cell), {})
             panel.setdefault(name, {})[count] = speedup
     if not panels:
         return pictures.Picture(

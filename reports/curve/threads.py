@@ -65,14 +65,14 @@ from dlbench.reports.results import flags
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.disturbance import THROTTLED_SHARE
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.keys import differ, group_of, grouped
+from dlbench.reports.results.keys import differ, grouped, work_of
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import (
     counted,
     extra_of_place,
-    group_name,
     row_name,
     threads_name,
+    work_name,
 )
 from dlbench.reports.results.networks import FIRST
 from dlbench.reports.results.number_text import number, times
@@ -625,7 +625,7 @@ def headline(curves: Iterable[ThreadCurve]) -> list[str]:
             most, slowest = max(worse, key=lambda pair: pair[0].value)
             hurt = len({curve.cell for _, curve in worse})
             lines.append(
-                f"{head} cost time on {hurt} of {rows} rows, most on {group_name(slowest.cell)}: "
+                f"{head} cost time on {hurt} of {rows} rows, most on {work_name(slowest.cell)}: "
                 f"{curve_name(slowest)} takes {times(most.ratio)} with {most.threads} threads."
             )
         elif rows:
@@ -989,7 +989,7 @@ def _curve_table(curve: ThreadCurve) -> Table:
     for point in _unused(curve):
         notes.append(f"{_counts_text([point])}: {_threads_evidence(point)}.")
     notes += fit_lines(curve.findings.fits)
-    title = f"{group_name(curve.cell)}: {row_name(curve.cell)}{extra_of_place(curve.cell)}"
+    title = f"{work_name(curve.cell)}: {row_name(curve.cell)}{extra_of_place(curve.cell)}"
     return table(_columns(curve), curve.points, f"{title}, on {curve.host.name}", notes=notes)
 
 
@@ -1068,13 +1068,13 @@ def drawn_curves(curves: Iterable[ThreadCurve]) -> list[ThreadCurve]:
 
 
 def _picture(curves: Sequence[ThreadCurve]) -> pictures.Picture:
-    """Return the page of one machine: a panel for each group of networks."""
+    """Return the page of one machine: a panel for each work."""
     host = curves[0].host
     names = sorted(set(map(curve_name, curves)))
     styles = {name: pictures.style(place, place, place) for place, name in enumerate(names)}
     panels = []
-    for group, curves_of_group in grouped(curves, lambda curve: group_of(curve.cell)).items():
-        panels.append(_panel(group_name(group), curves_of_group, styles))
+    for work, curves_of_work in grouped(curves, lambda curve: work_of(curve.cell)).items():
+        panels.append(_panel(work_name(work), curves_of_work, styles))
     lines = [line for panel in panels for line in panel.lines]
     legend = [
         *styles.items(),
@@ -1098,7 +1098,7 @@ def _picture(curves: Sequence[ThreadCurve]) -> pictures.Picture:
 def _panel(
     title: str, curves: Sequence[ThreadCurve], styles: Mapping[str, pictures.Style]
 ) -> pictures.CurvePanel:
-    """Return the panel of one group of networks on a machine."""
+    """Return the panel of one work on a machine."""
     lines = []
     counts: set[int] = set()
     alone = []

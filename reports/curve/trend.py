@@ -20,7 +20,7 @@ from dlbench.reports.curve.pictures import CurvePanel, Line, Picture, draw
 from dlbench.reports.formats.layout import MISSING, Page
 from dlbench.reports.history.drifts import Changes, find_changes
 from dlbench.reports.report import Report, ReportOptions, ReportSource
-from dlbench.reports.results.naming import counted, group_name, name_of
+from dlbench.reports.results.naming import counted, name_of, work_name
 from dlbench.reports.results.number_text import number, percent
 from dlbench.reports.results.record import Record, last_attempts
 
@@ -223,7 +223,7 @@ def _draw(trends: Sequence[Trend], path: Path, options: ReportOptions) -> list[P
         memory = [(part.minutes, part.memory_mib) for part in trend.parts if part.memory_mib]
         if memory:
             panels.append(_panel(f"{_name(trend)}: MiB", memory))
-    return draw([Picture(group_name(trends[0].cell), panels, [])], path)
+    return draw([Picture(work_name(trends[0].cell), panels, [])], path)
 
 
 def _panel(title: str, values: Iterable[tuple[float, float]]) -> CurvePanel:

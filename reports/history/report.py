@@ -35,7 +35,7 @@ from dlbench.reports.report import Report
 from dlbench.reports.results.conclusion import Conclusion
 from dlbench.reports.results.differences import MOST_SHOWN, Difference, difference_words
 from dlbench.reports.results.judged import JUDGED, TIME, is_of_clock
-from dlbench.reports.results.naming import counted, group_name, name_of, rest_of
+from dlbench.reports.results.naming import counted, name_of, rest_of, work_name
 from dlbench.reports.results.networks import in_order
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.record import IMPORTED
@@ -334,10 +334,10 @@ def _cells_table(history: History) -> Table:
     )
     cells = sorted(history.cells, key=lambda series: in_order(series.cell.network))
 
-    def group(series: Series) -> str:
-        return group_name(series.cell) + _machine_text(history, series)
+    def section(series: Series) -> str:
+        return work_name(series.cell) + _machine_text(history, series)
 
-    return columns.table(shown, cells, "All series", group=group, words=True)
+    return columns.table(shown, cells, "All series", section=section, words=True)
 
 
 def _state(series: Series) -> str:

@@ -18,7 +18,7 @@ from dlbench.reports.page.data import ends, newest_nights, numbers, rerun_comman
 from dlbench.reports.page.document import Document, ShownLaunch
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import axis_value
-from dlbench.reports.results.naming import counted, group_name, rest_of
+from dlbench.reports.results.naming import counted, rest_of, work_name
 from dlbench.reports.results.number_text import amount, deviation, number
 from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.quantities import OF_LAUNCHES, QUANTITIES, Numbers, title_of
@@ -53,7 +53,7 @@ def cell_html(document: Document, cell: CellResult, software: int | None, thinne
         "cell.html.j2",
         one_line,
         heading=rest_of(cell.cell),
-        where=f"{group_name(cell.cell)} · {document.matrix.hosts[cell.machine].name}",
+        where=f"{work_name(cell.cell)} · {document.matrix.hosts[cell.machine].name}",
         reason="" if cell.shown else _whole(why_hole(cell), 20_000),
         numbers=_numbers(cell) if cell.shown else "",
         flags=cell.flags,

@@ -36,9 +36,9 @@ from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult, fastest_mode
 from dlbench.reports.results.flags import CONTENDED, FEW_LAUNCHES, Flag, FlagKind
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.keys import Place, group_of, grouped
+from dlbench.reports.results.keys import Place, grouped, work_of
 from dlbench.reports.results.matrix import Matrix
-from dlbench.reports.results.naming import group_name, row_name
+from dlbench.reports.results.naming import row_name, work_name
 from dlbench.reports.results.networks import FIRST
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.published import SHI2016, CorePeak, Counterpart, Study, study
@@ -248,7 +248,7 @@ def against(
             host, then = matrix.hosts[machine], paper.hosts[theirs]
             counts, left_out = _thread_counts(columns, paper.columns_of(theirs), host, then)
             unmeasured = _unmeasured_pairs(
-                paper, theirs, published.year, {cell.group for cell in cells}, rows, counts
+                paper, theirs, published.year, {cell.work for cell in cells}, rows, counts
             )
             peak = published.peaks.get(theirs)
             pairs, fastest = _measured_pairs(unmeasured, cells, builds, peak, all_modes)
@@ -310,17 +310,17 @@ def _unmeasured_pairs(
     paper: Matrix,
     machine: str,
     year: str,
-    groups: Collection[Cell],
+    works: Collection[Cell],
     rows: Mapping[str, Sequence[str]],
     counts: Sequence[int],
 ) -> Iterator[PaperPair]:
     """Yield the published cell of each of the user's rows, as a pair without a measured cell."""
-    for group, frameworks in paper.rows.items():
-        if group not in groups:
+    for work, frameworks in paper.rows.items():
+        if work not in works:
             continue
         for framework in (row.framework for row in frameworks):
             for name, count in product(rows.get(framework, ()), counts):
-                at = group._replace(framework=framework, mode=year, device="cpu", threads=count)
+                at = work._replace(framework=framework, mode=year, device="cpu", threads=count)
                 yield PaperPair(at, name, None, None, paper.cells.get(Place(machine, at)))
 
 
@@ -332,13 +332,11 @@ def _measured_pairs(
     all_modes: bool,
 ) -> tuple[list[PaperPair], list[PaperPair]]:
     """Return these pairs with the user's cells, and of those the ones of the fastest modes."""
-    modes_by_row = grouped(
-        cells, lambda cell: (cell.group, cell.row.framework, cell.column.threads)
-    )
+    modes_by_row = grouped(cells, lambda cell: (cell.work, cell.row.framework, cell.column.threads))
     pairs = []
     fastest = []
     for pair in unmeasured:
-        key = (group_of(pair.at), pair.row, pair.at.threads)
+        key = (work_of(pair.at), pair.row, pair.at.threads)
         modes = sorted(modes_by_row.get(key, ()), key=lambda cell: cell.row)
         if not modes:
             judged = _judged(pair, peak)
@@ -529,7 +527,7 @@ def _page(analysis: Against) -> Page:
                 (name_column, *columns),
                 match.pairs,
                 f"{match.host.name}, against {match.then.name}",
-                group=lambda pair: group_name(pair.at),
+                section=lambda pair: work_name(pair.at),
                 notes=_notes(match),
                 keys=2,
             )

@@ -70,9 +70,9 @@ class Mean:
         return self.pairs[0].other.row
 
     @property
-    def groups(self) -> tuple[Cell, ...]:
+    def works(self) -> tuple[Cell, ...]:
         """The networks, each mini-batch by itself."""
-        return tuple(dict.fromkeys(pair.cell.group for pair in self.pairs))
+        return tuple(dict.fromkeys(pair.cell.work for pair in self.pairs))
 
     def count(self, verdict: RatioVerdict) -> int:
         """Return the number of ratios with this verdict."""

@@ -54,7 +54,7 @@ from dlbench.reports.results.losses import (
     loss_difference,
 )
 from dlbench.reports.results.matrix import Compared, Matrix
-from dlbench.reports.results.naming import group_name, place_name, row_name
+from dlbench.reports.results.naming import place_name, row_name, work_name
 from dlbench.reports.results.networks import is_own_step
 from dlbench.reports.results.number_text import times
 from dlbench.reports.results.operators import StepDifference, step_differences
@@ -220,7 +220,7 @@ def _series_name(first: CellResult, framework: str, records: Iterable[Record | N
         adapters = [record.cell.adapter for record in records if record is not None]
         framework = adapters[0] if adapters else ""
     row = row_name(first.row._replace(framework=framework))
-    return f"{group_name(first.group)}: {row}, {place_name(first.cell)}"
+    return f"{work_name(first.work)}: {row}, {place_name(first.cell)}"
 
 
 def names_of(rows: Sequence[str]) -> tuple[list[str], str]:

@@ -24,8 +24,8 @@ from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.naming import (
     counted,
     extra_of_place,
-    group_name,
     name_of,
+    network_name,
     place_name,
     row_name,
     work_name,
@@ -272,7 +272,7 @@ def over_networks(worths: Iterable[Worth]) -> list[Mean]:
 
 def _long_name(cell: Cell) -> str:
     """Return the name of a row with its mini-batch, device and unusual axes, without a network."""
-    work = work_name(cell._replace(network="")).strip(", ")
+    work = network_name(cell._replace(network="")).strip(", ")
     device = "" if cell.on_cpu else cell.device
     words = (row_name(cell), work, device, extra_of_place(cell).strip())
     return ", ".join(filter(None, words))
@@ -287,7 +287,7 @@ def _names(worths: Iterable[Worth]) -> dict[Cell, str]:
     counts = Counter(names.values())
     for cell, name in names.items():
         if counts[name] > 1:
-            names[cell] = f"{row_name(cell)}: {group_name(cell)}, {place_name(cell)}"
+            names[cell] = f"{row_name(cell)}: {work_name(cell)}, {place_name(cell)}"
     return names
 
 
@@ -391,7 +391,7 @@ def _page(analysis: Tuning) -> Page:
         judged = [worth for worth in worths if worth.setting and worth.verdict]
         if judged:
             title = f"Each setting{where}"
-            tables.append(table(_WORTH, judged, title, group=lambda worth: names[worth.cell]))
+            tables.append(table(_WORTH, judged, title, section=lambda worth: names[worth.cell]))
             legend[_OF_SETTINGS] = None
     before = findings(analysis)
     if len(analysis.machines) == 1:

@@ -335,7 +335,7 @@ def _columns_but_threads(cell: Cell) -> tuple[str, ...]:
 
     Unusual values of other axes are added to network, mode and device.
     """
-    network = f"{cell.network} {_unusual_values(cell, table_of_axes.GROUP)}".strip()
+    network = f"{cell.network} {_unusual_values(cell, table_of_axes.WORK)}".strip()
     mode = f"{cell.mode} {_unusual_values(cell, table_of_axes.ROW)}".strip()
     return (
         network,

@@ -356,7 +356,7 @@ def _show(measured: MeasuredSuite, as_json: bool) -> None:
 
 
 _AXES_OF_SAME_WORK = [
-    *(axis.name for axis in axes_of_cells.with_role(axes_of_cells.GROUP)),
+    *(axis.name for axis in axes_of_cells.with_role(axes_of_cells.WORK)),
     "device",
     "cpu_quota",
     "loader_workers",

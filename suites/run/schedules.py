@@ -576,7 +576,7 @@ class ContestSchedule(Schedule):
         following = next((look for look in self._looks if look > block), block)
         self._blocks = range(block, following)
         decided = {
-            (leader.first.group, leader.first.column)
+            (leader.first.work, leader.first.column)
             for leader in self.leaders(block, CONFIDENCE).rows
             if leader.outcome in (CLEAR, TIE)
         }
@@ -585,9 +585,9 @@ class ContestSchedule(Schedule):
         for leader in compared.rows:
             if leader.launches is None or leader.launches > self.plan.most:
                 continue
-            place = leader.first.group, leader.first.column
+            place = leader.first.work, leader.first.column
             for rival in compared.matrix.cells.values():
-                if (rival.group, rival.column) == place and self._contends(rival, leader):
+                if (rival.work, rival.column) == place and self._contends(rival, leader):
                     self._contenders[rival.cell] = place in decided, leader.launches
         for cell in self.plan.cells:
             self._update(cell)

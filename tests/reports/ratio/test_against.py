@@ -129,8 +129,8 @@ def test_rows_compare_by_the_networks_that_all_of_them_have() -> None:
         )
         assert mean.common == pytest.approx(math.sqrt(one * two))
     caffe_mean, other = sorted(match.means, key=lambda mean: mean.networks)
-    assert caffe_mean["common"] == pytest.approx(caffe_mean["speedup"])
-    assert other["networks"] == 3
+    assert caffe_mean.common == pytest.approx(caffe_mean.speedup)
+    assert other.networks == 3
     text = " ".join(FORMATS["terminal"](found_in(*records)).split())
     assert "the speed-up over fcn5, alexnet, which every row has" in text
 

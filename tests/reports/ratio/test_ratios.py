@@ -250,7 +250,7 @@ def test_only_networks_of_both_count_and_rows_with_fewer_stand_apart():
     ]
     reference, mxnet = standing(records, "mxnet")
     assert reference == "torch"  # as many times as jax, and faster
-    assert [group.network for group in mxnet.groups] == ["fcn5", "fcn8"]
+    assert [group.network for group in mxnet.works] == ["fcn5", "fcn8"]
     assert mxnet.ratio.value == pytest.approx(1.0)
     assert (mxnet.count(RatioVerdict.FASTER), mxnet.count(RatioVerdict.SLOWER)) == (1, 1)
     page = frameworks.REPORT.page(frameworks.frameworks(matrix_of(records)), ReportOptions())
@@ -309,7 +309,7 @@ def test_cells_of_one_machine_only_are_left_out_and_another_build_is_named():
     ]
     records = [*row("torch", {"fcn5": 1.0, "fcn8": 1.0}, machine="one"), *elsewhere]
     analysis = machines.machines(matrix_of(records, {"one": KIND, "two": TWIN}))
-    assert [pair.cell.group.network for pair in pairs_of(analysis)] == ["fcn5"]
+    assert [pair.cell.work.network for pair in pairs_of(analysis)] == ["fcn5"]
     assert (
         "In 1 of 1 the framework's build differs too"
         in machines.REPORT.page(analysis, ReportOptions()).before[0]
