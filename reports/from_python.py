@@ -19,7 +19,7 @@ from dlbench.reports.formats.layout import Page
 from dlbench.reports.formats.markup import page_to_html
 from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, Interval, bars, gridded
 from dlbench.reports.formats.terminal import page_to_terminal
-from dlbench.reports.frames import cells_of, launches_of
+from dlbench.reports.frames import FIRST_AXES, cells_of, launches_of
 from dlbench.reports.matrix import REPORT as MATRIX
 from dlbench.reports.report import Report, ReportOptions
 from dlbench.reports.results.cells import CellResult
@@ -292,9 +292,8 @@ _COLOUR_OF = {
     Verdict.IMPROVEMENT: COLOURS[2],
     Verdict.NO_REGRESSION: COLOURS[0],
 }
-_FIRST_AXES = ("network", "framework", "mode", "device", "threads", "batch_size")
 _COMPARED_COLUMNS = (
-    *_FIRST_AXES,
+    *FIRST_AXES,
     "quantity",
     "verdict",
     "ratio",
@@ -306,7 +305,7 @@ _COMPARED_COLUMNS = (
     "baseline_launches",
     "candidate_launches",
     "sentence",
-    *(name for name in axes.NAMES if name not in _FIRST_AXES),
+    *(name for name in axes.NAMES if name not in FIRST_AXES),
 )
 
 

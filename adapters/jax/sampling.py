@@ -9,9 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..libraries.sampling import Arrays, SamplingDriver
-
-Program = Callable[[Arrays, Arrays], Tuple[Arrays, Any]]
+from ..libraries.sampling import Arrays, Program, SamplingDriver
 
 
 def _decided(family: Any, gaps: Any, numbers: Any) -> Tuple[Any, Any]:

@@ -14,6 +14,8 @@ from ..families import Boltzmann
 from ..launch.batches import Batch
 
 Arrays = Dict[str, Any]  # float32 arrays by name
+#: (arrays that stay, arrays that move) -> the latter after a step, and the loss.
+Program = Callable[[Arrays, Arrays], Tuple[Arrays, Any]]
 
 
 def arrays(family: Any, weights: Mapping[str, np.ndarray], batch: Batch) -> Tuple[Arrays, Arrays]:

@@ -7,9 +7,7 @@ from typing import Any, Callable, Dict, Tuple
 
 import tensorflow as tf
 
-from ..libraries.sampling import Arrays, SamplingDriver
-
-Program = Callable[[Arrays, Arrays], Tuple[Arrays, Any]]
+from ..libraries.sampling import Arrays, Program, SamplingDriver
 
 
 def _decided(family: Any, gaps: Any, numbers: Any) -> Tuple[Any, Any]:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from dlbench.adapters import axes
 from dlbench.reports.columns import VALUE, Column, csv_rows, objects, table
 from dlbench.reports.compare.operators import difference_data, operator_table
-from dlbench.reports.compare.report import ratio_of, sentence_of
+from dlbench.reports.compare.report import MOST_OPERATORS, ratio_of, sentence_of
 from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.report import Report
 from dlbench.reports.results.bisection import Bisection, BisectionOutcome, TriedCandidate
@@ -43,10 +43,6 @@ def _slower_text(candidate: TriedCandidate) -> str:
 
 def _remark(candidate: TriedCandidate) -> Entry:
     return Entry(candidate.problem or candidate.about, hole=bool(candidate.problem))
-
-
-_MOST_OPERATORS = 5
-"""The number shown. JSON has all."""
 
 
 class _Phrases(NamedTuple):
@@ -212,7 +208,7 @@ def _page(bisection: Bisection) -> Page:
         fast, slow = bisection.beside
         if bisection.operators.differs:
             title = f"Operators of {slow} (candidate) and {fast} (baseline)"
-            tables.append(operator_table(bisection.operators, _MOST_OPERATORS, title))
+            tables.append(operator_table(bisection.operators, MOST_OPERATORS, title))
     after.append(headline(bisection))
     return Page(before, tuple(tables), tuple(after))
 

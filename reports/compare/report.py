@@ -27,8 +27,8 @@ from dlbench.reports.results.naming import counted, head_of, name_of, rest_of, r
 from dlbench.reports.results.number_text import percent
 from dlbench.reports.results.record import BASELINE, CANDIDATE
 from dlbench.reports.results.safe_text import one_line, table_field, visible_lines
-from dlbench.reports.results.statistics import Estimate
-from dlbench.reports.results.verdict import NO_INTERVAL, POWER, Rule, Verdict
+from dlbench.reports.results.statistics import NO_INTERVAL, POWER, Estimate
+from dlbench.reports.results.verdict import Rule, Verdict
 
 
 class Words(NamedTuple):
@@ -722,7 +722,7 @@ def _case(cell: CellComparison) -> ElementTree.Element:
 
 
 _MOST_REASONS = 8
-_MOST_OPERATORS = 5
+MOST_OPERATORS = 5
 """Shown of each profiled cell; JSON has all."""
 
 
@@ -745,7 +745,7 @@ def comparison_page(comparison: Comparison) -> Page:
     for difference in comparison.operators:
         if difference.differs:
             title = f"Operators of {name_of(difference.cell)}"
-            tables.append(operator_table(difference, _MOST_OPERATORS, title))
+            tables.append(operator_table(difference, MOST_OPERATORS, title))
     return Page((heading(comparison), machines(comparison)), tuple(tables), tuple(after))
 
 

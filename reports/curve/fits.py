@@ -32,6 +32,7 @@ from dlbench.reports.results.number_text import number
 from dlbench.reports.results.statistics import (
     CONFIDENCE,
     ENOUGH_LAUNCHES,
+    NO_INTERVAL,
     PUBLISHED,
     Estimate,
     Summary,
@@ -60,7 +61,6 @@ ALIKE_SIGNIFICANCE = 0.2
 this level."""
 LEAST_ERROR = 1e-6
 """Smallest relative error of any time."""
-NO_INTERVAL = "no interval"
 BOOTSTRAP_METHOD = f"{CONFIDENCE:.0%} quantiles of fits to drawn times"
 STUDENT_METHOD = f"{CONFIDENCE:.0%} Student t of weighted least squares"
 _TAIL = (1 - CONFIDENCE) / 2

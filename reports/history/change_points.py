@@ -35,6 +35,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from dlbench.reports.results.statistics import CONFIDENCE
+
 Values = NDArray[np.float64]
 
 ENOUGH_NIGHTS = 5
@@ -43,7 +45,6 @@ MAGNITUDE = 0.025
 """Smallest change that is reported, relative."""
 FALSE_DISCOVERY_RATE = 0.05
 """Average share of the reported changes that may be false."""
-CONFIDENCE = 0.95
 LEAST_NOISE = 1e-4
 """Log units: what a clock and rounding leave even of a made-up time."""
 

@@ -33,7 +33,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlbench.reports.history.change_points import (
-    CONFIDENCE,
     FALSE_DISCOVERY_RATE,
     LEAST_NOISE,
     MAGNITUDE,
@@ -44,6 +43,7 @@ from dlbench.reports.history.change_points import (
     pulled_in,
     steps_of,
 )
+from dlbench.reports.results.statistics import CONFIDENCE
 
 ENOUGH_NIGHTS_OF_DRIFT = 12
 """The fewest nights of a drift. A faster change is a step."""

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.history.change_points import CONFIDENCE, ENOUGH_NIGHTS, MAGNITUDE, LevelChange
+from dlbench.reports.history.change_points import ENOUGH_NIGHTS, MAGNITUDE, LevelChange
 from dlbench.reports.history.drifts import Changes, Ramp, find_changes
 from dlbench.reports.results.differences import Difference, differences
 from dlbench.reports.results.hosts import UNKNOWN_MACHINE
 from dlbench.reports.results.judged import TIME
 from dlbench.reports.results.record import Record
+from dlbench.reports.results.statistics import CONFIDENCE
 
 if TYPE_CHECKING:
     import pandas as pd

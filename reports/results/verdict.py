@@ -47,7 +47,13 @@ from scipy.special import stdtr, stdtrit
 from dlbench.reports.results.judged import JUDGED, TIME
 from dlbench.reports.results.number_text import change_in_words, percent, signed_change
 from dlbench.reports.results.record import HISTORY_PAIRS
-from dlbench.reports.results.statistics import UNKNOWN_SPREAD, CommonSpread, Estimate
+from dlbench.reports.results.statistics import (
+    NO_INTERVAL,
+    POWER,
+    UNKNOWN_SPREAD,
+    CommonSpread,
+    Estimate,
+)
 
 Floats = NDArray[np.float64]
 
@@ -67,10 +73,6 @@ SHARED_FREEDOM = 6.0
 FEWEST_LAUNCHES = 3
 """On each side, for a standard error that means something."""
 _SIGNED_RANKS = "signed ranks over"
-NO_INTERVAL = "no interval"
-"""The method of too few launches or pairs."""
-POWER = 0.80
-"""The smallest effect is the one that would have been called a regression with this probability."""
 
 
 class Verdict(StrEnum):

@@ -15,6 +15,7 @@ from dlbench.adapters.protocol import TUNED
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.compare.bisection import REPORT, conclusion_of, headline
 from dlbench.reports.results.bisection import Bisection, BisectionOutcome
+from dlbench.reports.results.commits import SHORT
 from dlbench.reports.results.hosts import host_of
 from dlbench.reports.results.judged import NAMES, TIME
 from dlbench.reports.results.naming import counted
@@ -400,7 +401,7 @@ def _series_of_commits(given: BisectOptions, repository: str) -> Iterator[Candid
     trees = commits.Worktrees(folder, given.build or "", build_limit)
     subjects = commits.commits(folder, *_reverse_if_faster((good, bad), given))
     digests = _reverse_if_faster(list(subjects), given)
-    names = tuple(digest[: commits.SHORT] for digest in digests)
+    names = tuple(digest[:SHORT] for digest in digests)
     if commits.git(folder, "status", "--porcelain", "--untracked-files=no"):
         say("Uncommitted changes are not measured: commits are built in worktrees.")
 
@@ -422,7 +423,7 @@ def _series_of_commits(given: BisectOptions, repository: str) -> Iterator[Candid
         return replace(look(interpreter), build=Build(names[place], step, interpreter))
 
     with trees.used(keep=given.resume):
-        about = {digest[: commits.SHORT]: subject for digest, subject in subjects.items()}
+        about = {digest[:SHORT]: subject for digest, subject in subjects.items()}
         series = CandidateSeries("commit", names, prepare, about, trees.remove, given.faster)
         series.end(0)  # prepares the good end, whose file is the row of the plan
         yield series

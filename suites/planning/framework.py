@@ -16,7 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import Field, model_validator
 
 import dlbench.adapters
-from dlbench.adapters.protocol import INFERENCE
+from dlbench.adapters.protocol import INFERENCE, OUTSIDE
 from dlbench.hardware_probe import probe_cpu
 
 from ..errors import SuiteError, UsageError, unknown_name
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0]).resolve()
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)\}")
 _PLACEHOLDERS = ("threads", "environment", "openblas_kernels")
-OUTSIDE = "outside_"
-"""Prefix of the adapter of a cell if it is outside dlbench."""
 _AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
 _AVX2 = {"avx2", "fma"}
 

@@ -10,13 +10,12 @@ from scipy.stats import t as student
 from simulated import gate
 
 from dlbench.reports.results.judged import JUDGED, TIME
-from dlbench.reports.results.statistics import CommonSpread
+from dlbench.reports.results.statistics import POWER, CommonSpread
 from dlbench.reports.results.verdict import (
     DEFAULT,
     EARLY_LOOK,
     NO_SPREADS,
     NO_TAILS,
-    POWER,
     Spreads,
     Verdict,
     chosen,
