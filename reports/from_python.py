@@ -8,7 +8,7 @@ import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from dlbench.adapters import axes
 from dlbench.reports.compare.report import REPORT as COMPARED
@@ -21,7 +21,7 @@ from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, Interval, bar
 from dlbench.reports.formats.terminal import page_to_terminal
 from dlbench.reports.frames import FIRST_AXES, cells_of, launches_of
 from dlbench.reports.matrix import REPORT as MATRIX
-from dlbench.reports.report import Report, ReportOptions
+from dlbench.reports.report import Content, Report, ReportOptions
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.comparison import CellComparison, Comparison
 from dlbench.reports.results.judged import TIME
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-Content = TypeVar("Content")
 
 _LONGEST_NAME = 34
 """Characters of a line of a name in a plot."""

@@ -27,12 +27,11 @@ from dlbench.reports.left_out import left_out
 from dlbench.reports.results import flags
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.keys import Key, Place, grouped
 from dlbench.reports.results.networks import is_own_step
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.statistics import Contrast, Summary, holm
 
-Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 At = TypeVar("At", bound=Hashable)
 """A value of the axis."""

@@ -31,12 +31,12 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Page
-from dlbench.reports.ratio.pairs import Row, seconds_column
+from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult, fastest_mode
 from dlbench.reports.results.flags import CONTENDED, FEW_LAUNCHES, Flag, FlagKind
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.keys import Place, grouped, work_of
+from dlbench.reports.results.keys import Place, Row, grouped, work_of
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import row_name, work_name
 from dlbench.reports.results.networks import FIRST

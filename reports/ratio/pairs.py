@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import Column
@@ -12,7 +11,7 @@ from dlbench.reports.formats.layout import Entry, entry
 from dlbench.reports.formats.pictures import DotPanel, Dots, dots_to_picture
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.flags import FlagKind
-from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.keys import Row, grouped
 from dlbench.reports.results.matrix import Compared
 from dlbench.reports.results.naming import counted
 from dlbench.reports.results.quantities import QUANTITIES, SECONDS
@@ -27,8 +26,6 @@ from dlbench.reports.results.statistics import (
     ratio,
     welch,
 )
-
-Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)

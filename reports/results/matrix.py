@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import Generic
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
@@ -27,7 +27,7 @@ from dlbench.reports.results.cells import (
 )
 from dlbench.reports.results.flags import FEW_LAUNCHES, OTHER_ENVIRONMENT, Flag, product_rate
 from dlbench.reports.results.hosts import Host, name_among
-from dlbench.reports.results.keys import Place, grouped, row_of, row_order
+from dlbench.reports.results.keys import Place, Row, grouped, row_of, row_order
 from dlbench.reports.results.naming import counted, listed, row_name, variables_in_words
 from dlbench.reports.results.networks import by_numbers, in_order
 from dlbench.reports.results.quantities import SECONDS
@@ -41,8 +41,6 @@ from dlbench.reports.results.statistics import (
     clearly_slower,
     with_common_spread,
 )
-
-Row = TypeVar("Row")
 
 Rates = Mapping[tuple[str, str, str], Sequence[tuple[int, float]]]
 """Matrix-product rates by machine, device and precision: threads and FLOP/s."""
