@@ -180,14 +180,14 @@ class Tables:
         return list(_brandfonbrener_points())
 
     def _point(self, cell: CellResult, labels: Mapping[str, Any]) -> FigurePoint:
-        place = cell.column
-        host = self.matrix.hosts[place.machine]
+        column = cell.column
+        host = self.matrix.hosts[column.machine]
         facts: dict[str, Any] = {"tool": self.tool_of(cell), "host": host.name}
-        if place.on_cpu:
+        if column.on_cpu:
             facts["on"] = "cpu"
             facts["cores"] = host.own_cores
         else:
-            index = place.device.partition(":")[2]
+            index = column.device.partition(":")[2]
             description = dict(host.description).get(f"GPU {index}" if index else "GPU", "")
             facts["on"] = "gpu"
             facts["gpu"] = description.partition(",")[0]
@@ -198,16 +198,16 @@ class Tables:
         for cell in self.matrix.cells.values():
             network = cell.work.network
             batch = cell.work.batch_size
-            place = cell.column
+            column = cell.column
             is_own_batch = network not in FIRST or batch == FIRST[network].batch_size
             if usual_batch and not is_own_batch:
                 continue
             if not _has_usual_values(cell.cell) or computes_nothing(cell):
                 continue
             labels = {
-                "machine": place.machine,
-                "device": place.device,
-                "threads": place.threads if place.on_cpu else None,
+                "machine": column.machine,
+                "device": column.device,
+                "threads": column.threads if column.on_cpu else None,
                 "tool": self.tool_of(cell),
                 "network": network,
                 "batch_size": batch,

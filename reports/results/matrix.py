@@ -204,12 +204,12 @@ def _product_rates(results: Results) -> Rates:
 
     A launch that used more threads than it was asked to says nothing about that number of threads.
     """
-    rates = {place: list(measured) for place, measured in results.products.items()}
+    rates = {condition: list(measured) for condition, measured in results.products.items()}
     for record in results.records:
         rate = product_rate(record, results.hosts.get(record.machine))
         if rate:
-            place = record.machine, record.cell.device, record.cell.precision
-            rates.setdefault(place, []).append((record.cell.threads, rate))
+            condition = record.machine, record.cell.device, record.cell.precision
+            rates.setdefault(condition, []).append((record.cell.threads, rate))
     return rates
 
 

@@ -585,10 +585,10 @@ class ContestSchedule(Schedule):
         for leader in compared.rows:
             if leader.launches is None or leader.launches > self.plan.most:
                 continue
-            place = leader.first.work, leader.first.column
+            work_and_column = leader.first.work, leader.first.column
             for rival in compared.matrix.cells.values():
-                if (rival.work, rival.column) == place and self._contends(rival, leader):
-                    self._contenders[rival.cell] = place in decided, leader.launches
+                if (rival.work, rival.column) == work_and_column and self._contends(rival, leader):
+                    self._contenders[rival.cell] = work_and_column in decided, leader.launches
         for cell in self.plan.cells:
             self._update(cell)
 

@@ -96,7 +96,6 @@ class Store:
         self.engine = engine
         self.name = name
         """As the user calls it: the path, or the URL without its password."""
-        self._place = name
         self._hosts: dict[str, Host] = {}
 
     @classmethod
@@ -423,7 +422,7 @@ class Store:
 
     def rows(self, statement: sa.Select[Any]) -> list[sa.Row[Any]]:
         """Return the rows of a statement over the tables of `schema`."""
-        with database.explained(self._place), self.engine.begin() as connection:
+        with database.explained(self.name), self.engine.begin() as connection:
             return list(connection.execute(statement))
 
     def pairs(self, statement: sa.Select[Any]) -> list[tuple[Any, Any]]:
@@ -431,7 +430,7 @@ class Store:
         return [tuple(row) for row in self.rows(statement)]
 
     def _writing(self, alone: bool = False) -> AbstractContextManager[sa.Connection]:
-        return database.writing(self.engine, self._place, alone)
+        return database.writing(self.engine, self.name, alone)
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
@@ -514,8 +513,10 @@ def _frame_of_nights(
     frame["quiet"] = quiet
     frame["started"] = frame["run"].map(started)
     frame["machine"] = frame["cell"].map(machines)
-    frame["place"] = frame["cell"].map({key: place for place, key in enumerate(machines)})
-    frame = frame.sort_values(["started", "run", "place", "side"], kind="stable", ignore_index=True)
+    frame["order_of_cell"] = frame["cell"].map({key: number for number, key in enumerate(machines)})
+    frame = frame.sort_values(
+        ["started", "run", "order_of_cell", "side"], kind="stable", ignore_index=True
+    )
     return frame[list(NIGHTS)]
 
 
