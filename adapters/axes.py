@@ -24,7 +24,7 @@ from .protocol import (
 )
 
 #: Cells that differ in such an axis do different work: a matrix shows them in different blocks.
-GROUP = "group"
+WORK = "work"
 ROW = "row"  # ways to do the same work
 COLUMN = "column"  # resources of the work
 
@@ -58,8 +58,8 @@ class Axis(NamedTuple):
 
 #: In the order of JSON keys and CSV columns.
 AXES = (
-    Axis("network", GROUP),
-    Axis("specification", GROUP, "", goes_with="network"),
+    Axis("network", WORK),
+    Axis("specification", WORK, "", goes_with="network"),
     Axis("framework", ROW),
     Axis("mode", ROW),
     Axis("tuning", ROW, TUNED, order=(INSTALLED, TUNED)),
@@ -70,12 +70,12 @@ AXES = (
     Axis("world_size", COLUMN, 1, "x{}", "x {} workers", legend=_WORKERS),
     Axis("cpu_quota", COLUMN, 0.0, "q{:g}", "under a CPU quota of {:g}", legend=_QUOTA),
     Axis("loader_workers", COLUMN, 0, "w{}", "+ {} loading", legend=_LOADERS),
-    Axis("batch_size", GROUP),
-    Axis("precision", GROUP, PRECISIONS[0], order=PRECISIONS),
-    Axis("placement", GROUP, PLACEMENTS[0], order=PLACEMENTS),
-    Axis("storage", GROUP, STORAGES[0], order=STORAGES),
-    Axis("sync", GROUP, EVERY_STEP, order=(EVERY_STEP, ASYNC)),
-    Axis("task", GROUP, TASKS[0], order=TASKS),
+    Axis("batch_size", WORK),
+    Axis("precision", WORK, PRECISIONS[0], order=PRECISIONS),
+    Axis("placement", WORK, PLACEMENTS[0], order=PLACEMENTS),
+    Axis("storage", WORK, STORAGES[0], order=STORAGES),
+    Axis("sync", WORK, EVERY_STEP, order=(EVERY_STEP, ASYNC)),
+    Axis("task", WORK, TASKS[0], order=TASKS),
 )
 
 NAMES = tuple(axis.name for axis in AXES)

@@ -55,6 +55,7 @@ class Status(str, Enum):
 #: The value of a text axis that another program measured and did not record. An unknown number is
 #: None.
 UNKNOWN = "unknown"
+OUTSIDE = "outside_"  # prefix of a cell's adapter that lies outside dlbench
 #: None of a row's settings in force, or all of them. See ``tuning.py``.
 INSTALLED = "installed"
 TUNED = "tuned"

@@ -26,7 +26,7 @@ from dlbench.hardware_probe.files import ROOT, JsonRecord, read_text
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-class Snapshot(NamedTuple):
+class KernelCounters(NamedTuple):
     """The kernel's counters at one moment, all in seconds but the share.
 
     They are None where the system does not count.
@@ -45,7 +45,7 @@ class Snapshot(NamedTuple):
     """Time in which these virtual CPUs could run, but their host did not let them."""
 
 
-def snapshot(root: Path = ROOT) -> Snapshot:
+def snapshot(root: Path = ROOT) -> KernelCounters:
     """Read the counters of the CPUs that this process may use.
 
     For a recorded tree they are those of all CPUs.
@@ -53,10 +53,10 @@ def snapshot(root: Path = ROOT) -> Snapshot:
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     own_cpu = sum(usage.ru_utime + usage.ru_stime for usage in usages)
     mask = os.sched_getaffinity(0) if root == ROOT else ()
-    return Snapshot(time.monotonic(), own_cpu, *_stalled(root), *_cpu_times(root, mask))
+    return KernelCounters(time.monotonic(), own_cpu, *_stalled(root), *_cpu_times(root, mask))
 
 
-def between(before: Snapshot, after: Snapshot) -> dict[str, float | None]:
+def between(before: KernelCounters, after: KernelCounters) -> dict[str, float | None]:
     """Return the load between two snapshots of a machine, under the names of `Reading`'s fields."""
 
     def growth(name: str) -> float | None:

@@ -145,7 +145,7 @@ _SINCE_DRIVER_LOADED = 0
 _REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 
 
-class Sampler:
+class GpuSampler:
     """Sampler of one GPU, found by its UUID (of a whole GPU or of a MIG device), until it stops.
 
     ``nvml`` is the pynvml module or a stand-in. ``own`` returns whether a process belongs to the

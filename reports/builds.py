@@ -14,7 +14,7 @@ from dlbench.reports.results.results import untunable
 _NIGHTLY = re.compile(r"\bdev(20\d{2})(\d{2})(\d{2})\b")
 
 
-class Build(NamedTuple):
+class MeasuredBuild(NamedTuple):
     """One version of a framework."""
 
     adapter: str
@@ -25,16 +25,16 @@ class Build(NamedTuple):
     """None: unknown."""
 
 
-_UNKNOWN = Build("", "", None)
+_UNKNOWN = MeasuredBuild("", "", None)
 
 
-class Builds:
+class MeasuredBuilds:
     """The builds of records, by machine, row and environment."""
 
     def __init__(self, records: Iterable[Record], releases: Mapping[tuple[str, str], date]) -> None:
         """Take records, and the dates of releases by adapter (folder) and version."""
-        self._measured: dict[tuple[str, str, str], Build] = {}
-        self._newest: dict[tuple[str, str], Build] = {}
+        self._measured: dict[tuple[str, str, str], MeasuredBuild] = {}
+        self._newest: dict[tuple[str, str], MeasuredBuild] = {}
         records = list(records)
         self._untunable = untunable(records)
         for record in sorted(records, key=lambda record: record.started):
@@ -53,11 +53,11 @@ class Builds:
                     day = date.fromisoformat(str(uploaded))
                 else:
                     day = released(cell.adapter, version, releases)
-                build = Build(cell.adapter, version, day)
+                build = MeasuredBuild(cell.adapter, version, day)
                 self._measured[record.machine, cell.framework, record.environment] = build
             self._newest[record.machine, cell.framework] = build
 
-    def of(self, cell: CellResult) -> Build:
+    def of(self, cell: CellResult) -> MeasuredBuild:
         """Return the build of a cell; if it never ran, that of the rest of its row."""
         machine = cell.column.machine
         framework = cell.row.framework

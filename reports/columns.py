@@ -19,7 +19,7 @@ from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Table
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.keys import axis_value
+from dlbench.reports.results.keys import Row, axis_value
 from dlbench.reports.results.number_text import interval, number, times
 from dlbench.reports.results.statistics import Estimate, Summary
 
@@ -41,11 +41,10 @@ def _axis_names(role: str) -> tuple[str, ...]:
     return tuple(axis.name for axis in axes.with_role(role))
 
 
-GROUP = _axis_names(axes.GROUP)
+WORK = _axis_names(axes.WORK)
 ROW = _axis_names(axes.ROW)
 PLACE = _axis_names(axes.COLUMN)
 """The axes that say which work a cell does, how, and on what."""
-Row = TypeVar("Row")
 Outer = TypeVar("Outer")
 
 
@@ -134,11 +133,11 @@ def table(
     rows: Iterable[Row],
     title: str = "",
     key: str = "",
-    group: Callable[[Row], str] | None = None,
+    section: Callable[[Row], str] | None = None,
     notes: Iterable[str] = (),
     **layout: Any,
 ) -> Table:
-    """Return a table of these rows, with a heading where ``group`` changes.
+    """Return a table of these rows, with a heading where ``section`` changes.
 
     ``key`` names its list in a report's JSON.
     """
@@ -147,8 +146,8 @@ def table(
     lines: list[tuple[Entry, ...]] = []
     last_heading = None
     for row in rows:
-        if group is not None:
-            heading = group(row)
+        if section is not None:
+            heading = section(row)
             if heading != last_heading:
                 lines.append((Entry(heading),))
                 last_heading = heading
@@ -217,5 +216,5 @@ def csv_rows(columns: Iterable[Column[Row]], rows: Iterable[Row]) -> Rows:
 
 def begins(rows: Iterable[Row], key: Callable[[Row], Any]) -> Callable[[Row], bool]:
     """Return a test of a row: whether the row before it has another key."""
-    first_rows = {id(next(group)) for _, group in groupby(rows, key)}
+    first_rows = {id(next(section)) for _, section in groupby(rows, key)}
     return lambda row: id(row) in first_rows

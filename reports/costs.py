@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.columns import GROUP, PLACE, Column, axis_columns, host_columns, table
+from dlbench.reports.columns import PLACE, WORK, Column, axis_columns, host_columns, table
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import MISSING, Entry, Page
@@ -19,7 +19,7 @@ from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult, in_the_running
 from dlbench.reports.results.keys import differ, grouped
 from dlbench.reports.results.matrix import Compared, Matrix
-from dlbench.reports.results.naming import counted, group_name, place_name, row_name
+from dlbench.reports.results.naming import counted, place_name, row_name, work_name
 from dlbench.reports.results.number_text import NEVER, deviation, number
 from dlbench.reports.results.quantities import QUANTITIES, legend, reasons
 from dlbench.reports.results.statistics import Summary, clearly_slower, combination
@@ -66,7 +66,7 @@ def costs(matrix: Matrix) -> Costs:
     """Return the costs of the rows that may be fastest at each place, by their start."""
     places = []
     started = [cell for cell in matrix.cells.values() if "start" in cell.measured]
-    for cells_at_place in grouped(started, lambda cell: (cell.column, cell.group)).values():
+    for cells_at_place in grouped(started, lambda cell: (cell.column, cell.work)).values():
         rivals = [cell for cell, _ in in_the_running(cells_at_place)]
         rivals.sort(key=lambda cell: cell.measured["start"].median)
         if rivals:
@@ -125,7 +125,7 @@ def choices(costs: Costs) -> Iterator[Choice]:
         if len(cells_by_framework) > 1:
             rivals[""] = cells
         for name, rows in rivals.items():
-            at = axes.project(cells[0].cell, (*GROUP, *PLACE))._replace(framework=name)
+            at = axes.project(cells[0].cell, (*WORK, *PLACE))._replace(framework=name)
             yield Choice(cells[0].machine, at, {steps: least_for(rows, steps) for steps in STEPS})
 
 
@@ -221,7 +221,7 @@ def _least_column(steps: int) -> Column[Choice]:
 def _choice_columns(costs: Costs) -> tuple[Column[Choice], ...]:
     return (
         *host_columns(lambda choice: costs.matrix.hosts[choice.machine]),
-        *axis_columns(lambda choice: choice.at, (*GROUP, *PLACE)),
+        *axis_columns(lambda choice: choice.at, (*WORK, *PLACE)),
         Column(
             "framework",
             "",
@@ -233,7 +233,7 @@ def _choice_columns(costs: Costs) -> tuple[Column[Choice], ...]:
 
 
 def _place_text(cell: Cell) -> str:
-    return ", ".join(filter(None, (group_name(cell), place_name(cell))))
+    return ", ".join(filter(None, (work_name(cell), place_name(cell))))
 
 
 def _page(costs: Costs) -> Page:

@@ -194,8 +194,8 @@ def _finished(frame: "pd.DataFrame", hosts: Mapping[str, Host]) -> "pd.DataFrame
     return frame
 
 
-_FIRST = ("network", "framework", "mode", "device", "threads", "batch_size")
-_OTHER_AXES = tuple(name for name in axes.NAMES if name not in _FIRST)
+FIRST_AXES = ("network", "framework", "mode", "device", "threads", "batch_size")
+_OTHER_AXES = tuple(name for name in axes.NAMES if name not in FIRST_AXES)
 UNITS = {
     "seconds": "s",
     "low": "s",
@@ -212,7 +212,7 @@ UNITS = {
 }
 """Units by column. Columns without one are counts, shares, ratios or words."""
 LAUNCHES = (
-    *_FIRST,
+    *FIRST_AXES,
     "seconds",
     "status",
     "side",
@@ -249,7 +249,7 @@ LAUNCHES = (
     "variables",
 )
 CELLS = (
-    *_FIRST,
+    *FIRST_AXES,
     "seconds",
     "low",
     "high",

@@ -8,7 +8,7 @@ import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from dlbench.adapters import axes
 from dlbench.reports.compare.report import REPORT as COMPARED
@@ -19,16 +19,16 @@ from dlbench.reports.formats.layout import Page
 from dlbench.reports.formats.markup import page_to_html
 from dlbench.reports.formats.pictures import COLOURS, GREY, MARKS, Interval, bars, gridded
 from dlbench.reports.formats.terminal import page_to_terminal
-from dlbench.reports.frames import cells_of, launches_of
+from dlbench.reports.frames import FIRST_AXES, cells_of, launches_of
 from dlbench.reports.matrix import REPORT as MATRIX
-from dlbench.reports.report import Report, ReportOptions
+from dlbench.reports.report import Content, Report, ReportOptions
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.comparison import CellComparison, Comparison
 from dlbench.reports.results.judged import TIME
 from dlbench.reports.results.keys import axis_value, grouped
 from dlbench.reports.results.leaders import fastest, leads
 from dlbench.reports.results.matrix import Matrix, build_matrix
-from dlbench.reports.results.naming import counted, group_name, name_of, place_heading, row_name
+from dlbench.reports.results.naming import counted, name_of, place_heading, row_name, work_name
 from dlbench.reports.results.number_text import number, percent
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.safe_text import visible
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-Content = TypeVar("Content")
 
 _LONGEST_NAME = 34
 """Characters of a line of a name in a plot."""
@@ -172,7 +171,7 @@ def _seconds(cell: CellResult) -> float:
 
 
 def _series_name(cell: CellResult) -> str:
-    return f"{group_name(cell.cell)}: {row_name(cell.cell)}"
+    return f"{work_name(cell.cell)}: {row_name(cell.cell)}"
 
 
 class CompareResult(Result[Comparison]):
@@ -292,9 +291,8 @@ _COLOUR_OF = {
     Verdict.IMPROVEMENT: COLOURS[2],
     Verdict.NO_REGRESSION: COLOURS[0],
 }
-_FIRST_AXES = ("network", "framework", "mode", "device", "threads", "batch_size")
 _COMPARED_COLUMNS = (
-    *_FIRST_AXES,
+    *FIRST_AXES,
     "quantity",
     "verdict",
     "ratio",
@@ -306,7 +304,7 @@ _COMPARED_COLUMNS = (
     "baseline_launches",
     "candidate_launches",
     "sentence",
-    *(name for name in axes.NAMES if name not in _FIRST_AXES),
+    *(name for name in axes.NAMES if name not in FIRST_AXES),
 )
 
 

@@ -21,7 +21,7 @@ _NAMED = 3
 def not_compared(matrix: Matrix) -> list[CellResult]:
     """Return the cells that are not compared with the others at their place."""
     others = []
-    cells_by_place = grouped(matrix.cells.values(), lambda cell: (cell.column, cell.group))
+    cells_by_place = grouped(matrix.cells.values(), lambda cell: (cell.column, cell.work))
     for cells in cells_by_place.values():
         compared = {cell.cell for cell, _ in in_the_running(cells)}
         others += [cell for cell in cells if cell.cell not in compared]

@@ -12,7 +12,7 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table
-from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
+from dlbench.reports.formats.pictures import DotPanel, Dots, dots_to_picture
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.flags import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
@@ -20,11 +20,11 @@ from dlbench.reports.results.hosts import name_among
 from dlbench.reports.results.keys import Place, grouped
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import (
-    group_name,
     head_of,
     place_heading,
     row_name,
     variables_in_a_field,
+    work_name,
 )
 from dlbench.reports.results.quantities import OF_LAUNCHES, QUANTITIES, legend, reasons, title_of
 
@@ -49,10 +49,10 @@ def _table(matrix: Matrix, quantity: str) -> Table:
     shown = QUANTITIES[quantity]
     common = layout.common_flags(cell for cell in matrix.cells.values() if cell.shown)
     lines: list[tuple[Entry, ...]] = []
-    for group, rows in matrix.rows.items():
-        lines.append((Entry(group_name(group)),))
+    for work, rows in matrix.rows.items():
+        lines.append((Entry(work_name(work)),))
         for row in rows:
-            cells = [matrix.at(group, row, column) for column in matrix.columns]
+            cells = [matrix.at(work, row, column) for column in matrix.columns]
             entries = [layout.entry(cell, shown, common) for cell in cells]
             lines.append((Entry(row_name(row)), *entries))
     title = title_of(quantity, matrix.cells.values())
@@ -149,9 +149,9 @@ def _legend_lines(matrix: Matrix, quantity: str, common: Collection[FlagKind]) -
 
 
 def _has_empty_fields(matrix: Matrix) -> bool:
-    for group, rows in matrix.rows.items():
+    for work, rows in matrix.rows.items():
         for row in rows:
-            if any(matrix.at(group, row, column) is None for column in matrix.columns):
+            if any(matrix.at(work, row, column) is None for column in matrix.columns):
                 return True
     return False
 
@@ -204,12 +204,12 @@ def _lesser_coverage(cells: Iterable[CellResult]) -> str:
 
 def _merge(matrix: Matrix, facts: Iterable[tuple[str, str, CellResult]]) -> list[str]:
     """Return the facts (mark, text, cell) in few lines, one for all columns and rows of a text."""
-    group_counts = Counter(group.network for group in matrix.rows)
+    work_counts = Counter(work.network for work in matrix.rows)
     columns: dict[tuple[str, str, str, str], list[str]] = {}
     for mark, text, cell in facts:
-        network = cell.group.network
-        if group_counts[network] > 1 and cell.group.batch_size is not None:
-            network = f"{network} b{cell.group.batch_size}"
+        network = cell.work.network
+        if work_counts[network] > 1 and cell.work.batch_size is not None:
+            network = f"{network} b{cell.work.batch_size}"
         key = (mark, " ".join(text.split()), network, row_name(cell.row))
         columns.setdefault(key, []).append(column_name(matrix, cell.column))
     rows: dict[tuple[str, str, str, str], list[str]] = {}
@@ -295,7 +295,7 @@ def _costs(cell: CellResult) -> dict[str, dict[str, float | None] | None]:
 
 
 def matrix_cells(matrix: Matrix) -> list[dict[str, Any]]:
-    """Return the cells as plain JSON types, in the order of the table: groups, rows, columns."""
+    """Return the cells as plain JSON types, in the order of the table: works, rows, columns."""
     return objects(_data_columns(matrix), matrix.cells.values())
 
 
@@ -334,19 +334,19 @@ def _draw(matrix: Matrix, path: Path) -> list[Path]:
     pages = []
     for machine, cells in grouped(drawn_cells(matrix), lambda cell: cell.machine).items():
         title = f"Share of the measured ceiling, on {name_among(matrix.hosts, machine)}"
-        cells_by_network = grouped(cells, lambda cell: cell.group)
+        cells_by_network = grouped(cells, lambda cell: cell.work)
         pages.append(Dots(title, across, tuple(map(_panel, cells_by_network.values()))))
     return dots_to_picture(pages, path)
 
 
-def _panel(cells: list[CellResult]) -> Panel:
+def _panel(cells: list[CellResult]) -> DotPanel:
     points = {}
     for cell in cells:
         share = QUANTITIES["ceiling"].value(cell)
         if share is not None:
             points[row_name(cell.row), place_heading(cell.cell)] = share
     rows = tuple(dict.fromkeys(row for row, _ in points))
-    return Panel(group_name(cells[0].group), rows, points)
+    return DotPanel(work_name(cells[0].work), rows, points)
 
 
 REPORT = Report(

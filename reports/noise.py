@@ -25,9 +25,9 @@ from dlbench.reports.formats.layout import Page
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.results.disturbance import disturbed_turns
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.keys import Place, group_of, grouped
+from dlbench.reports.results.keys import Place, grouped, work_of
 from dlbench.reports.results.memory_evidence import KEEP_HEAP, faults_per_step, share_of_step
-from dlbench.reports.results.naming import counted, group_name, head_of, name_of, row_name
+from dlbench.reports.results.naming import counted, head_of, name_of, row_name, work_name
 from dlbench.reports.results.networks import in_order
 from dlbench.reports.results.record import Record, last_attempts
 from dlbench.reports.results.results import Results
@@ -129,11 +129,11 @@ def _is_timed(record: Record) -> bool:
 
 
 def _matrix_order(noise: Noise) -> tuple[object, ...]:
-    group = group_of(noise.place.cell)
+    work = work_of(noise.place.cell)
     return (
         noise.place.machine,
-        in_order(group.network),
-        axes.sort_key(group),
+        in_order(work.network),
+        axes.sort_key(work),
         axes.sort_key(noise.place.cell),
     )
 
@@ -339,7 +339,7 @@ def _page(results: Results) -> Page:
             rows,
             f"{title}, on {results.hosts[machine].name}",
             "cells",
-            lambda noise: group_name(noise.place.cell),
+            lambda noise: work_name(noise.place.cell),
             keys=2,
         )
         for machine, rows in grouped(noises, lambda noise: noise.place.machine).items()

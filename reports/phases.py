@@ -13,8 +13,8 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import Column, axis_columns, table
 from dlbench.reports.formats.layout import Page
 from dlbench.reports.report import ALL_RUNS, Report
-from dlbench.reports.results.keys import Place, group_of, grouped
-from dlbench.reports.results.naming import group_name, head_of, row_name
+from dlbench.reports.results.keys import Place, grouped, work_of
+from dlbench.reports.results.naming import head_of, row_name, work_name
 from dlbench.reports.results.networks import in_order
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.results import Results
@@ -90,8 +90,8 @@ def _rest_seconds(phases: Mapping[str, float]) -> float:
 
 
 def _matrix_order(row: Phases) -> tuple[Any, ...]:
-    group = group_of(row.cell)
-    return row.machine, in_order(group.network), axes.sort_key(group), axes.sort_key(row.cell)
+    work = work_of(row.cell)
+    return row.machine, in_order(work.network), axes.sort_key(work), axes.sort_key(row.cell)
 
 
 def _seconds_column(key: str, heading: str, value: Callable[[Phases], float]) -> Column[Phases]:
@@ -125,7 +125,7 @@ def _page(results: Results) -> Page:
             rows_of_machine,
             f"{title}, on {results.hosts[machine].name}",
             "cells",
-            lambda row: group_name(row.cell),
+            lambda row: work_name(row.cell),
             keys=2,
         )
         for machine, rows_of_machine in groupby(rows, lambda row: row.machine)

@@ -18,7 +18,7 @@ from dlbench.reports.results.record import Run
 from dlbench.reports.results.results import Narrowing, Results
 
 if TYPE_CHECKING:
-    from dlbench.reports.builds import Builds
+    from dlbench.reports.builds import MeasuredBuilds
     from dlbench.reports.claims.claims import Claim
     from dlbench.reports.results.published import Counterpart
 
@@ -61,7 +61,7 @@ class ReportOptions:
 
 
 @dataclass(frozen=True)
-class Source:
+class ReportSource:
     """The input of a report; each part is read when it is first used."""
 
     results: Callable[[], Results]
@@ -91,14 +91,14 @@ class Source:
             return study(self.options.reference).matrix()
         return build_matrix(self.results())
 
-    def builds(self) -> "Builds":
+    def builds(self) -> "MeasuredBuilds":
         """Return the builds of the results."""
-        from dlbench.reports.builds import Builds
+        from dlbench.reports.builds import MeasuredBuilds
 
-        return Builds(self.results().records, self.releases())
+        return MeasuredBuilds(self.results().records, self.releases())
 
 
-def _refuse(source: Source) -> Any:
+def _refuse(source: ReportSource) -> Any:
     raise NotImplementedError("this report is made by a command of its own")
 
 
@@ -113,7 +113,7 @@ class Report(Generic[Content]):
     examples: tuple[str, ...]
     page: Callable[[Content, ReportOptions], Page]
     """Returns its text and tables, declared by columns (`reports.columns`)."""
-    analyse: Callable[[Source], Content] = _refuse
+    analyse: Callable[[ReportSource], Content] = _refuse
     conclusion: Callable[[Content], Conclusion] | None = None
     """Its verdict, at the head of its JSON; None: it shows and judges nothing."""
     data: Callable[[Content], Any] | None = None

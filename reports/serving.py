@@ -21,7 +21,7 @@ from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.matrix import Matrix
-from dlbench.reports.results.naming import counted, group_name, listed, row_name, short_extra
+from dlbench.reports.results.naming import counted, listed, row_name, short_extra, work_name
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.statistics import Summary
 
@@ -212,7 +212,7 @@ def _page(serving: Serving) -> Page:
 
 
 def _network(served: Served) -> str:
-    return group_name(axes.without(served.usual.cell, *_CHOSEN))
+    return work_name(axes.without(served.usual.cell, *_CHOSEN))
 
 
 def _notes(serving: Serving) -> Iterator[str]:

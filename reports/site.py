@@ -18,8 +18,7 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports.compare.report import GRAVE, sentence_of
 from dlbench.reports.formats.markup import page_to_html, rendered
 from dlbench.reports.history.change_points import ENOUGH_NIGHTS
-from dlbench.reports.history.nights import ChangePoint, Drift, History, Series
-from dlbench.reports.history.nights import Night as NightOfSeries
+from dlbench.reports.history.nights import ChangePoint, Drift, History, Night, Series
 from dlbench.reports.history.report import (
     CLOSE,
     REPORT,
@@ -84,7 +83,7 @@ class Slower:
 
 
 @dataclass(frozen=True)
-class Night:
+class SiteNight:
     """A run and its page."""
 
     id: str
@@ -148,11 +147,11 @@ class HistoryPage:
 class Contents:
     """Everything that a site holds."""
 
-    nights: dict[str, Night] = field(default_factory=dict)
+    nights: dict[str, SiteNight] = field(default_factory=dict)
     histories: dict[str, HistoryPage] = field(default_factory=dict)
     machines: dict[str, str] = field(default_factory=dict)
 
-    def newest_first(self) -> list[Night]:
+    def newest_first(self) -> list[SiteNight]:
         """Return the nights in the order of the index."""
         nights = self.nights.values()
         return sorted(nights, key=lambda night: (night.started, night.id), reverse=True)
@@ -219,7 +218,7 @@ def _urn(*words: str) -> str:
     return uuid.uuid5(uuid.NAMESPACE_URL, "\n".join(("dlbench", *words))).urn
 
 
-def _first_nights(contents: Contents) -> Iterator[tuple[str, Night, Slower]]:
+def _first_nights(contents: Contents) -> Iterator[tuple[str, SiteNight, Slower]]:
     """Yield the cell's key and the first night of each regression found by gates."""
     lasting: dict[str, tuple[str, str]] = {}
     for night in reversed(contents.newest_first()):
@@ -240,7 +239,7 @@ _CLEARED = (Verdict.NO_REGRESSION, Verdict.IMPROVEMENT)
 
 
 def findings_of(comparison: Comparison) -> dict[str, Any]:
-    """Return `Night.slower` and `Night.cleared` of a gate; empty for any other comparison."""
+    """Return a gate's `SiteNight.slower` and `SiteNight.cleared`; empty for other comparisons."""
     if comparison.purpose != "gate":
         return {}
     machine = comparison.hosts[0].fingerprint
@@ -316,7 +315,7 @@ def _shift_of_drift(
     return _new_shift(series, drift.last_night, sentence, along)
 
 
-def _new_shift(series: Series, night: NightOfSeries, sentence: str, near: tuple[str, ...]) -> Shift:
+def _new_shift(series: Series, night: Night, sentence: str, near: tuple[str, ...]) -> Shift:
     return Shift(
         key=key_of(series.machine, series.cell),
         cell=one_line(name_of(series.cell)),

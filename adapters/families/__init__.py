@@ -31,8 +31,8 @@ from .recurrent import Recurrent as Recurrent
 from .residual import Bottleneck as Bottleneck
 from .residual import Residual as Residual
 from .sampling import Boltzmann as Boltzmann
-from .sampling import Machine as Machine
 from .sampling import McCullochPitts as McCullochPitts
+from .sampling import SamplingMachine as SamplingMachine
 from .spiking import Spiking as Spiking
 
 

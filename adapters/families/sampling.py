@@ -15,7 +15,7 @@ from .family import LEARNING_RATE, Drawn, Family, Numbers, Parameter, ParityReci
 ORDERS = ("sequential", "synchronous", "bipartite")
 
 
-class Machine(Family):
+class SamplingMachine(Family):
     """A machine of ``units`` at the temperature ``tau``; its weights stay as they are.
 
     Its parameter ``activity`` is the sum over the steps of the values that a step shows of the
@@ -54,7 +54,7 @@ class Machine(Family):
         return ParityRecipe(2, LEARNING_RATE, 3e-6, 1e-5, why)
 
 
-class Boltzmann(Machine):
+class Boltzmann(SamplingMachine):
     """A sweep of Gibbs sampling of exp(-E / tau), E(x) = -sum over i < j of W_ij x_i x_j - b x.
 
     gap = W x + b; p = 1 / (1 + exp(-gap / tau)); a unit becomes 1 where its random number is below
@@ -104,7 +104,7 @@ class Boltzmann(Machine):
         return "%d units, %s sweep" % (self.units, self.order) + _temperature(self.tau)
 
 
-class McCullochPitts(Machine):
+class McCullochPitts(SamplingMachine):
     """Transitions in continuous time: units fire as Poisson processes, and the first to fire flips.
 
     z = W x + b, any W; a unit flips at the rate exp((1 - 2 x) z / (2 tau)). Of a transition's two

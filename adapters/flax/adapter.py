@@ -17,10 +17,10 @@ from flax import nnx
 from ..base import Adapter
 from ..families import Elman, Layer
 from ..jax.adapter import JaxAdapter
+from ..jax.networks import HELD
 from ..libraries.walks import Functions
 from ..networks import Network
 
-HELD = (2, 3, 1, 0)  # canonical axes of a convolution's weight in the order they are held
 LOOKED_UP = ("embedding.weight", "position.weight")  # tables, which lie as they are
 #: Of a cell of the family ``recurrent``: Flax's, and the one of its two layers that has the bias.
 CELLS = {"lstm": (nnx.OptimizedLSTMCell, "dense_h"), "rnn": (nnx.SimpleCell, "dense_i")}

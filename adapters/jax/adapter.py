@@ -105,7 +105,7 @@ class JaxAdapter(EveryFamily):
 
     def set_up(self) -> None:
         self._devices: List[Any] = []
-        self._workers: Optional[devices.Workers] = None
+        self._workers: Optional[devices.ShardedWorkers] = None
         self._donated: Tuple[int, ...] = (0,) if self.settings.get("donate", False) else ()
         self._pointwise = self.chosen("pointwise", *CONVOLUTIONS)
         # The CPU has float32 only: supports() refuses cells of another precision there.
@@ -154,7 +154,7 @@ class JaxAdapter(EveryFamily):
                 training_step(differentiated, network.family.clip), donate_argnums=self._donated
             )
         else:
-            self._workers = devices.Workers(self._devices, network.family)
+            self._workers = devices.ShardedWorkers(self._devices, network.family)
             self._everywhere = self._workers.everywhere
             if self.cell.local_steps:
                 step = self._workers.apart(training_step(differentiated, network.family.clip))

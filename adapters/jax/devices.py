@@ -218,7 +218,7 @@ def start_workers(cell: Cell) -> None:
             os.environ["XLA_FLAGS"] = ("%s %s=%d" % (flags, PATIENCE, PATIENCE_SECONDS)).strip()
 
 
-class Workers:
+class ShardedWorkers:
     """The devices that train together, and their shardings."""
 
     def __init__(self, devices: List[Any], family: Family) -> None:

@@ -9,9 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..libraries.sampling import Arrays, Sampler
-
-Program = Callable[[Arrays, Arrays], Tuple[Arrays, Any]]
+from ..libraries.sampling import Arrays, Program, SamplingDriver
 
 
 def _decided(family: Any, gaps: Any, numbers: Any) -> Tuple[Any, Any]:
@@ -91,10 +89,10 @@ PROGRAMS: Dict[str, Callable[[Any], Program]] = {
 }
 
 
-class JaxSampler(Sampler):
+class JaxSampler(SamplingDriver):
     """A sampler; ``donated``: the buffers of moving arrays are given to the new ones."""
 
-    answers = (*Sampler.answers, "synchronize")
+    answers = (*SamplingDriver.answers, "synchronize")
 
     def __init__(self, family: Any, put: Callable[[Any], Any], donated: bool) -> None:
         program = jax.jit(PROGRAMS[family.name](family), donate_argnums=(1,) if donated else ())

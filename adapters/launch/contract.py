@@ -17,10 +17,8 @@ from ..base import Adapter
 from ..libraries import inventory
 from ..libraries.gpus import Probe
 from ..networks import Network
-from ..protocol import Launch, Profile
+from ..protocol import OUTSIDE, Launch, Profile
 from .batches import Block, RmsProp
-
-OUTSIDE = "outside_"
 
 
 class ContractBroken(Exception):  # noqa: N818 - a finding about the adapter

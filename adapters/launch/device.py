@@ -16,7 +16,7 @@ from ..libraries import gpus
 from ..protocol import PROFILE, Answer, DeviceEvidence, Launch, Profile, too_short
 from . import profiling, timing
 from .contract import ask
-from .parity import Host
+from .parity import HostLine
 
 #: Order of the matrix product that is timed: on a fast GPU one of the CPU's 1536 takes less time
 #: than its start.
@@ -99,7 +99,7 @@ def gemm_rate(adapter: Adapter, on_cpu: bool, size: int) -> Optional[float]:
 
 
 def _take_profile(
-    answer: Answer, launch: Launch, adapter: Adapter, host: Host
+    answer: Answer, launch: Launch, adapter: Adapter, host: HostLine
 ) -> Optional[Profile]:
     """Return the profile of the launch's steps, None where the framework has no profiler."""
 
@@ -118,7 +118,7 @@ def _take_profile(
     return profiling.take_in_parts(take, wait_for_turn, seconds, launch.profiled_seconds, least)
 
 
-def with_profile(answer: Answer, launch: Launch, adapter: Adapter, host: Host) -> Answer:
+def with_profile(answer: Answer, launch: Launch, adapter: Adapter, host: HostLine) -> Answer:
     """Return the answer with a GPU's ceilings and a profile.
 
     A failure of one of them is noted, and costs that one alone. The ceilings come first: a profiler

@@ -33,7 +33,7 @@ class Companions(NamedTuple):
     waits: Dict[str, float] = {}  # seconds for which these threads could run and did not
 
 
-class Snapshot(NamedTuple):
+class LaunchCounters(NamedTuple):
     """One reading of the clocks and counters, in seconds unless noted otherwise."""
 
     wall: float
@@ -322,7 +322,7 @@ def _cgroups() -> List[Tuple[str, str]]:
 
 
 def _throttled() -> Optional[float]:
-    """Return the seconds for which this process's group and those around it were throttled.
+    """Return the seconds for which this process's control group and those around it were throttled.
 
     Any of them may have a quota.
     """
@@ -339,7 +339,7 @@ def _throttled() -> Optional[float]:
     return None
 
 
-def snapshot(cpus: Optional[Sequence[int]] = None) -> Snapshot:
+def snapshot(cpus: Optional[Sequence[int]] = None) -> LaunchCounters:
     """Read every clock and counter once; the launch may use these CPUs (None: all)."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     total = _pressure("total")
@@ -348,7 +348,7 @@ def snapshot(cpus: Optional[Sequence[int]] = None) -> Snapshot:
     run_queue = None
     if thread_cpu and waited and set(waited) >= set(thread_cpu):
         run_queue = waited
-    return Snapshot(
+    return LaunchCounters(
         wall=time.perf_counter(),
         cpu=usage.ru_utime + usage.ru_stime,
         thread_cpu=thread_cpu,
@@ -365,7 +365,9 @@ def snapshot(cpus: Optional[Sequence[int]] = None) -> Snapshot:
     )
 
 
-def without_pauses(before: Snapshot, after: Snapshot, seconds: float) -> Tuple[Snapshot, Snapshot]:
+def without_pauses(
+    before: LaunchCounters, after: LaunchCounters, seconds: float
+) -> Tuple[LaunchCounters, LaunchCounters]:
     """Return two readings as if the turns between them had followed one another.
 
     The turns took so many seconds in all. Counters of the whole machine also include the launches
@@ -454,7 +456,7 @@ def fault_seconds() -> Optional[float]:
 
 
 def thread_evidence(
-    requested: int, framework_says: Optional[int], before: Snapshot, after: Snapshot
+    requested: int, framework_says: Optional[int], before: LaunchCounters, after: LaunchCounters
 ) -> ThreadEvidence:
     """Return how the region's CPU time was spread over the process's and companions' threads."""
     spread: Optional[List[float]] = None
@@ -473,13 +475,13 @@ def thread_evidence(
     )
 
 
-def _all_cpu_seconds(before: Snapshot, after: Snapshot) -> float:
+def _all_cpu_seconds(before: LaunchCounters, after: LaunchCounters) -> float:
     """Return the CPU seconds of this process and its companions between two readings."""
     companions_seconds = cpu_seconds_by_process(before.companions, after.companions)
     return after.cpu - before.cpu + sum(companions_seconds)
 
 
-def contention(before: Snapshot, after: Snapshot) -> Contention:
+def contention(before: LaunchCounters, after: LaunchCounters) -> Contention:
     """Return the contention that this process met in the timed region."""
 
     def difference(name: str) -> Optional[float]:

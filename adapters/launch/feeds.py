@@ -47,7 +47,7 @@ class FeedError(Exception):
     """A feed's file that cannot be read; the text gives the remedy."""
 
 
-class Part(NamedTuple):
+class RecordField(NamedTuple):
     """The inputs, or the labels, of every record."""
 
     drawn: Drawn  # of an example, as the family declares it
@@ -63,7 +63,7 @@ class Part(NamedTuple):
         return self.drawn.scale / MIDDLE
 
 
-def _part(drawn: Drawn, batch_size: int, offset: int) -> Part:
+def _part(drawn: Drawn, batch_size: int, offset: int) -> RecordField:
     shape = drawn.shape[:-1] if drawn.one_hot else drawn.shape
     if drawn.below is not None:
         kind = SYMBOLS
@@ -74,7 +74,7 @@ def _part(drawn: Drawn, batch_size: int, offset: int) -> Part:
         kind = NUMBERS
     shape = (batch_size,) + shape
     length = int(np.prod(shape)) * np.dtype(kind).itemsize
-    return Part(drawn, kind, shape, offset, length)
+    return RecordField(drawn, kind, shape, offset, length)
 
 
 def path_of(folder: str, batch_size: int, purpose: str) -> str:
@@ -184,7 +184,7 @@ class Feed:
         return Batch(*[_decode(record, part) for part in self.parts])
 
 
-def _decode(record: bytes, part: Part) -> np.ndarray:
+def _decode(record: bytes, part: RecordField) -> np.ndarray:
     count = part.length // np.dtype(part.type).itemsize
     values = np.frombuffer(record, part.type, count, part.offset).reshape(part.shape)
     if part.drawn.below is not None:

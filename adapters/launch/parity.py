@@ -348,7 +348,7 @@ class CheckRequest(NamedTuple):
     rounds: int
 
 
-class Host:
+class HostLine:
     """The line to the host; without one nothing is sent and no check is asked for.
 
     At each mark the guest sends a word and waits for the host's line: meanwhile the host reads its
@@ -436,7 +436,11 @@ class Weights(Mapping[str, np.ndarray]):
 
 
 def run_check(
-    adapter: Adapter, step: Callable[[], None], launch: Launch, host: Host, request: CheckRequest
+    adapter: Adapter,
+    step: Callable[[], None],
+    launch: Launch,
+    host: HostLine,
+    request: CheckRequest,
 ) -> ParitySample:
     """Run the checks of the timed ``step`` that the host asks for; return the last sample."""
     network = networks.from_data(launch.network or {})
@@ -464,7 +468,11 @@ def run_check(
 
 
 def run_output_check(
-    adapter: Adapter, step: Callable[[], None], launch: Launch, host: Host, request: CheckRequest
+    adapter: Adapter,
+    step: Callable[[], None],
+    launch: Launch,
+    host: HostLine,
+    request: CheckRequest,
 ) -> ParitySample:
     """Run the checks of inference that the host asks for.
 

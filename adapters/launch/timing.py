@@ -213,7 +213,7 @@ RELEVANT = 0.01  # relative: a smaller change of level is left alone
 DISTURBED = 0.1
 #: Samples: neighbours in autocorrelated noise are alike and make it look smaller than it is.
 APART = 3
-LONGEST = 200  # samples examined; a longer series is examined in groups
+LONGEST = 200  # samples examined; a longer series is examined by the medians of neighbours
 
 
 def warm_up(
@@ -420,10 +420,10 @@ def steady_from(times: Sequence[float], minimum: int) -> Optional[int]:
     level by less than `RELEVANT` does not count, nor does one that lasted only a few samples: that
     was a disturbance, not warm-up. Also None where the times still drift at the end.
     """
-    group = -(-len(times) // LONGEST)
-    if group > 1:
-        whole = len(times) // group * group
-        values = np.median(np.asarray(times[:whole], dtype=float).reshape(-1, group), axis=1)
+    neighbours = -(-len(times) // LONGEST)
+    if neighbours > 1:
+        whole = len(times) // neighbours * neighbours
+        values = np.median(np.asarray(times[:whole], dtype=float).reshape(-1, neighbours), axis=1)
     else:
         values = np.asarray(times, dtype=float)
     if len(values) < 2 * SHORTEST:
@@ -440,7 +440,7 @@ def steady_from(times: Sequence[float], minimum: int) -> Optional[int]:
         # The longer part was faster: a neighbour appeared, or the machine slows down. More samples
         # decide.
         return None
-    index = bounds[first] * group
+    index = bounds[first] * neighbours
     return index if len(times) - index >= minimum else None
 
 

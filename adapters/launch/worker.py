@@ -115,7 +115,7 @@ class FirstWorker:
         self.load = load
         self.launch = read_launch(directory)
         self.process = os.getpid()
-        self.host = parity.Host()
+        self.host = parity.HostLine()
         self.phases: Dict[str, float] = {}  # when each began
         self.faults: Dict[str, int] = {}  # minor page faults before each
         self.adapter: Any = None  # from the import on; with several workers the `team.Lead`

@@ -30,7 +30,7 @@ _OPERATORS = {"lstm": ("LSTM", (0, 3, 1, 2)), "gru": ("GRU", (1, 0, 2)), "rnn": 
 _ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
 
 
-class Graph:
+class OnnxGraph:
     """A graph under construction; each method that adds a node returns the name of its output.
 
     ONNX Runtime removes duplicates (constants, common subexpressions, dead nodes), so this class
@@ -127,7 +127,7 @@ class OnnxFunctions(Functions):
 
     rows = staticmethod(unchanged)
 
-    def __init__(self, family: Family, graph: Graph, batch_size: int) -> None:
+    def __init__(self, family: Family, graph: OnnxGraph, batch_size: int) -> None:
         super().__init__(family, {})
         self.graph = graph
         self.batch_size = batch_size
@@ -280,7 +280,7 @@ class InferenceFunctions(OnnxFunctions):
 
 
 def inference_model(
-    graph: Graph,
+    graph: OnnxGraph,
     network: Network,
     batch_size: int,
     weights: Dict[str, np.ndarray],
@@ -306,7 +306,7 @@ def inference_model(
     return graph.model(), shape
 
 
-def _add_input(graph: Graph, name: str, drawn: Drawn, family: Family, batch_size: int) -> int:
+def _add_input(graph: OnnxGraph, name: str, drawn: Drawn, family: Family, batch_size: int) -> int:
     """Declare a part of the mini-batch; return its number of rows."""
     rows = batch_size
     shape = drawn.shape
@@ -326,7 +326,7 @@ def refuses_steps(family: Family) -> str:
     return words % (family.steps, MOST_STEPS)
 
 
-def add_logits(graph: Graph, network: Network, batch_size: int) -> Tuple[str, int]:
+def add_logits(graph: OnnxGraph, network: Network, batch_size: int) -> Tuple[str, int]:
     """Declare ``inputs`` and ``labels``, and add the forward pass.
 
     Return the logits' name and number of rows.
@@ -337,7 +337,7 @@ def add_logits(graph: Graph, network: Network, batch_size: int) -> Tuple[str, in
     return OnnxFunctions(network.family, graph, batch_size).scores("inputs"), rows
 
 
-def add_product(graph: Graph, size: int) -> Graph:
+def add_product(graph: OnnxGraph, size: int) -> OnnxGraph:
     """Add one (size, size) matrix product ``c = a @ b`` and return the graph."""
     for name in "ab":
         graph.input(name, (size, size))

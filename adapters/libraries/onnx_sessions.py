@@ -13,7 +13,7 @@ from ..launch.batches import Batch, by_example, in_rows
 from ..networks import Network
 from ..protocol import Profile
 from . import profiles
-from .onnx_graphs import OUTPUTS, Graph, add_product, inference_model, refuses_steps
+from .onnx_graphs import OUTPUTS, OnnxGraph, add_product, inference_model, refuses_steps
 
 CPU = "CPUExecutionProvider"
 
@@ -37,7 +37,7 @@ class SessionAdapter(Adapter):
         "ALLOC_FAILED",
     )
     #: The graphs that this build understands.
-    graph = Graph
+    graph = OnnxGraph
 
     def set_up(self) -> None:
         onnxruntime.set_default_logger_severity(3)

@@ -482,7 +482,7 @@ if TYPE_CHECKING:
 
 ONNX_PROFILER = "ONNX Runtime's profiling"
 WARMUP = 2  # runs of a new session before the ones that count
-_MICROSECONDS = 1e-6
+MICROSECONDS = 1e-6
 #: Older versions write several events of a node: this is the one of its kernel.
 _KERNEL_TIME = "_kernel_time"
 
@@ -529,10 +529,10 @@ def onnx_calls(events: List[Dict[str, Any]], skipped: int) -> Iterator[Calls]:
         if float(event.get("ts", 0)) < first:
             continue
         if event.get("cat") == "Kernel":
-            yield Calls(str(event["name"]), True, float(event["dur"]) * _MICROSECONDS, 1)
+            yield Calls(str(event["name"]), True, float(event["dur"]) * MICROSECONDS, 1)
         elif event.get("cat") == "Node" and str(event.get("name")).endswith(_KERNEL_TIME):
             span = (str(event["args"]["op_name"]), float(event["ts"]), float(event["dur"]))
             spans_by_thread.setdefault((event.get("pid"), event.get("tid")), []).append(span)
     for spans in spans_by_thread.values():
         for name, duration in self_durations(spans):
-            yield Calls(name, False, duration * _MICROSECONDS, 1)
+            yield Calls(name, False, duration * MICROSECONDS, 1)

@@ -14,6 +14,8 @@ from ..families import Boltzmann
 from ..launch.batches import Batch
 
 Arrays = Dict[str, Any]  # float32 arrays by name
+#: (arrays that stay, arrays that move) -> the latter after a step, and the loss.
+Program = Callable[[Arrays, Arrays], Tuple[Arrays, Any]]
 
 
 def arrays(family: Any, weights: Mapping[str, np.ndarray], batch: Batch) -> Tuple[Arrays, Arrays]:
@@ -56,7 +58,7 @@ def _copy(arrays: Arrays) -> Arrays:
     return {name: np.array(value, np.float32, order="C") for name, value in arrays.items()}
 
 
-class Sampler:
+class SamplingDriver:
     """A sampling machine, which answers for its adapter once `drive` was called.
 
     ``put`` takes an array that may be changed or dropped after, and returns the framework's own.

@@ -32,7 +32,7 @@ _VERSIONS = {_OPERATORS.FULLY_CONNECTED: 2, _OPERATORS.CONV_2D: 2}
 class Value:
     """A tensor of a graph, with arithmetic that adds operators to the graph."""
 
-    def __init__(self, graph: "Graph", number: int, shape: Tuple[int, ...]) -> None:
+    def __init__(self, graph: "LitertGraph", number: int, shape: Tuple[int, ...]) -> None:
         self.graph = graph
         self.number = number
         self.shape = shape
@@ -55,7 +55,7 @@ class Value:
     __radd__, __rmul__ = __add__, __mul__
 
 
-class Graph:
+class LitertGraph:
     """Collects a graph; each method that adds an operator returns its output."""
 
     def __init__(self) -> None:
@@ -181,7 +181,7 @@ class LiteRtFunctions(Functions):
         self, family: Family, weights: Dict[str, np.ndarray], statistics: Dict[str, np.ndarray]
     ) -> None:
         super().__init__(family, weights)
-        self.graph = Graph()
+        self.graph = LitertGraph()
         self.statistics = statistics
         self.activations = {
             "sigmoid": lambda values: self.graph.node(_OPERATORS.LOGISTIC, [values], values.shape),
@@ -351,7 +351,7 @@ def inference_model(
 
 def product_model(size: int) -> bytes:
     """Return the graph of one (size, size) matrix product of two inputs."""
-    graph = Graph()
+    graph = LitertGraph()
     factors = [graph.input((size, size), "float32") for _ in range(2)]
     return graph.model(
         [graph.node(_OPERATORS.BATCH_MATMUL, factors, (size, size), schema.BatchMatMulOptionsT())]

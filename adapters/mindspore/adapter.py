@@ -166,7 +166,7 @@ class Descent(nn.Cell):
         return done
 
 
-class Step(nn.Cell):
+class TrainingStep(nn.Cell):
     """A training step, in graph mode one program.
 
     It returns the loss before its update, when the update is done.
@@ -243,7 +243,7 @@ class MindSporeAdapter(EveryFamily):
             return criterion(model(inputs), labels)
 
         self.loss = mindspore.Tensor(0.0, mindspore.float32)  # to wait for before the first step
-        self.train = Step(loss, parameters, self.update, self.family.clip)
+        self.train = TrainingStep(loss, parameters, self.update, self.family.clip)
 
     def prepare_inference(
         self,

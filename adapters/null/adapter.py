@@ -77,7 +77,7 @@ def spin(until: float) -> None:
         pass
 
 
-class Device:
+class PretendedGpu:
     """A pretended GPU: it computes after the call that starts a step has returned."""
 
     def __init__(self, cell: Cell, settings: Dict[str, Any]) -> None:
@@ -199,7 +199,7 @@ class NullAdapter(EveryFamily):
         self.seconds = step_seconds(self.settings, self.cell.threads, len(os.sched_getaffinity(0)))
         self.device: Any = None
         if not self.cell.on_cpu:
-            self.device = Device(self.cell, self.settings)
+            self.device = PretendedGpu(self.cell, self.settings)
             self.seconds = self.device.seconds
             for method in _METHODS_OF_DEVICE:
                 setattr(self, method, getattr(self.device, method))

@@ -14,7 +14,7 @@ from ..libraries.onnx_sessions import CPU, SessionAdapter
 from ..networks import Network
 from ..protocol import Profile
 from . import gradients
-from .gradients import Graph
+from .gradients import GradientGraph
 
 CUDA = "CUDAExecutionProvider"
 PRECISIONS = ("float32", "tf32")
@@ -34,7 +34,7 @@ class OnnxAdapter(SessionAdapter):
     the weight-gradient product instead of the gradient (default false).
     """
 
-    graph = Graph
+    graph = GradientGraph
 
     def set_up(self) -> None:
         super().set_up()
@@ -55,7 +55,7 @@ class OnnxAdapter(SessionAdapter):
         if CUDA not in available:
             words = "%s: this build has no %s (it has %s): %s"
             return words % (version, CUDA, ", ".join(available), gpus.advice(self.cell))
-        model = add_product(Graph(), 2).model().SerializeToString()
+        model = add_product(GradientGraph(), 2).model().SerializeToString()
         # Where the provider cannot be loaded ONNX Runtime only logs it, and takes the CPU in its
         # place.
         try:

@@ -18,7 +18,7 @@ from ..networks import Network
 Shape = Tuple[int, ...]
 
 
-class Graph(onnx_graphs.Graph):
+class GradientGraph(onnx_graphs.OnnxGraph):
     """A graph with a ``tape`` of the nodes that ``gradients.backward`` walks through.
 
     These are the graph's nodes, some of them `as_one`.
@@ -90,7 +90,7 @@ class Graph(onnx_graphs.Graph):
 NORMALISE = "Normalise"  # on the tape only
 
 
-def normalise(graph: Graph, name: str, value: str, channels: int, epsilon: float) -> str:
+def normalise(graph: GradientGraph, name: str, value: str, channels: int, epsilon: float) -> str:
     """Add batch normalisation by the batch's mean and biased variance.
 
     Values are (batch, channels, height, width), parameters NAME.gamma and NAME.beta. The operator's
@@ -115,7 +115,7 @@ def normalise(graph: Graph, name: str, value: str, channels: int, epsilon: float
     return output
 
 
-def normalise_backward(graph: Graph, node: Any, shape: Shape, gradient: str) -> List[str]:
+def normalise_backward(graph: GradientGraph, node: Any, shape: Shape, gradient: str) -> List[str]:
     """Return the gradients by values, gamma and beta of a ``normalise`` on the tape.
 
     Its values have this shape. The formula is that of Ioffe and Szegedy 2015, arXiv 1502.03167,
@@ -138,7 +138,9 @@ def normalise_backward(graph: Graph, node: Any, shape: Shape, gradient: str) -> 
     return [by_values, graph.reshape(by_gamma, shape[1:2]), by_beta]
 
 
-def softmax_cross_entropy(graph: Graph, logits: str, labels: str, rows: int) -> Tuple[str, str]:
+def softmax_cross_entropy(
+    graph: GradientGraph, logits: str, labels: str, rows: int
+) -> Tuple[str, str]:
     """Add the mean softmax cross-entropy of (rows, classes) logits.
 
     Return it and its gradient by the logits: (softmax - one-hot labels) / rows, without ever
@@ -167,7 +169,7 @@ class Convolution:
     """
 
     def __init__(
-        self, graph: Graph, images: Shape, weight: Shape, attributes: Dict[str, Any]
+        self, graph: GradientGraph, images: Shape, weight: Shape, attributes: Dict[str, Any]
     ) -> None:
         strides = attributes["strides"]
         pads = attributes["pads"]
@@ -310,7 +312,7 @@ Gradients = Sequence[Optional[Gradient]]
 class Call(NamedTuple):
     """One forward node on the way back."""
 
-    graph: Graph
+    graph: GradientGraph
     node: Any
     attributes: Dict[str, Any]
     shapes: Dict[str, Shape]  # of every forward value
@@ -500,14 +502,14 @@ RULES: Dict[str, Callable[[Call], Gradients]] = {
 }
 
 
-def multiplied(graph: Graph, gradient: Gradient) -> str:
+def multiplied(graph: GradientGraph, gradient: Gradient) -> str:
     """Return the value of a gradient, with the product that was left open."""
     if isinstance(gradient, Product):
         return graph.node("Gemm", list(gradient), transA=1)
     return gradient
 
 
-def _total(graph: Graph, gradients: List[Gradient]) -> Gradient:
+def _total(graph: GradientGraph, gradients: List[Gradient]) -> Gradient:
     """Return the sum of the gradients that reached one value."""
     if len(gradients) == 1:
         return gradients[0]
@@ -522,7 +524,9 @@ def _total(graph: Graph, gradients: List[Gradient]) -> Gradient:
     return graph.node("Sum", [multiplied(graph, gradient) for gradient in gradients])
 
 
-def backward(graph: Graph, seeds: Dict[str, str], wanted: Sequence[str]) -> Dict[str, Gradient]:
+def backward(
+    graph: GradientGraph, seeds: Dict[str, str], wanted: Sequence[str]
+) -> Dict[str, Gradient]:
     """Add the backward pass of the graph's tape so far.
 
     Return the loss's gradient by each wanted value. ``seeds`` maps values to the loss's gradient by
@@ -577,7 +581,7 @@ def updated_name(name: str) -> str:
     return name + ":updated"
 
 
-def _clipped(graph: Graph, gradients: Dict[str, Gradient], clip: float) -> str:
+def _clipped(graph: GradientGraph, gradients: Dict[str, Gradient], clip: float) -> str:
     """Add all products left open; return the learning rate, scaled down to the allowed norm.
 
     The norm is that of all gradients together.
@@ -592,7 +596,7 @@ def _clipped(graph: Graph, gradients: Dict[str, Gradient], clip: float) -> str:
 
 
 def _update(
-    graph: Graph,
+    graph: GradientGraph,
     name: str,
     shape: Sequence[int],
     gradient: Gradient,
@@ -623,7 +627,7 @@ def training_graph(
 
     It computes in this element type.
     """
-    graph = Graph(element)
+    graph = GradientGraph(element)
     trained = network.family.parameters()
     for parameter in trained:
         graph.input(parameter.name, parameter.shape)

@@ -30,7 +30,7 @@ from ..networks import Network
 from ..protocol import Profile
 
 
-class Graph(onnx_graphs.Graph):
+class RuntimeGraph(onnx_graphs.OnnxGraph):
     """A forward graph; ONNX Runtime derives the backward one."""
 
     # Old enough for ONNX Runtime 1.19, whose gradient builder has to know every operator of these
@@ -70,7 +70,7 @@ class Graph(onnx_graphs.Graph):
 
 def forward_model(network: Network, batch_size: int, fused_loss: bool = True) -> ModelProto:
     """Return the graph from ``inputs`` and ``labels`` to ``loss`` for mini-batches of this size."""
-    graph = Graph()
+    graph = RuntimeGraph()
     for parameter in network.family.parameters():
         tensor = TensorProto(name=parameter.name, data_type=TensorProto.FLOAT, dims=parameter.shape)
         graph.constants[parameter.name] = tensor
@@ -131,7 +131,7 @@ def generate_artifacts(model: ModelProto, directory: str, clip: float = 0.0) -> 
         training_model, _ = block.to_model_proto()  # the other is for evaluation
         parameters = block.parameters()
     optimizer = onnxblock.optim.SGD(clip_grad=onnxblock.optim.ClipGradNorm(clip) if clip else None)
-    with onnxblock.empty_base(opset_version=Graph.operator_set):
+    with onnxblock.empty_base(opset_version=RuntimeGraph.operator_set):
         optimizer(parameters)
         optimizer_model = optimizer.to_model_proto()
     files = tuple(
@@ -150,7 +150,7 @@ class OnnxRuntimeAdapter(SessionAdapter):
     cross-entropy (default), or LogSoftmax and a gather.
     """
 
-    graph = Graph
+    graph = RuntimeGraph
 
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         self.network = network

@@ -22,7 +22,7 @@ from ..protocol import Profile
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
 
 
-class Graph(onnx_graphs.Graph):
+class OpenvinoGraph(onnx_graphs.OnnxGraph):
     """A graph of operators that OpenVINO reads."""
 
     operator_set = 17
@@ -75,7 +75,7 @@ class OpenVinoAdapter(Adapter):
         batch: Batch,
     ) -> None:
         self.network = network
-        model, _ = inference_model(Graph(), network, len(batch.inputs), weights, statistics)
+        model, _ = inference_model(OpenvinoGraph(), network, len(batch.inputs), weights, statistics)
         self.read = self.core.read_model(model.SerializeToString())
         self.compiled = self.core.compile_model(self.read, "CPU", self.options())
         self.request = self.compiled.create_infer_request()
@@ -104,7 +104,7 @@ class OpenVinoAdapter(Adapter):
             "version": openvino.__version__.partition("-")[0],
             "build": openvino.get_version(),
             "onnx": onnx.__version__,
-            "operator_set": Graph.operator_set,
+            "operator_set": OpenvinoGraph.operator_set,
             "hint": self.hint,
             "recurrence": "operators LSTM, GRU and RNN",
         }
@@ -153,7 +153,7 @@ class OpenVinoAdapter(Adapter):
         return profiles.profile("OpenVINO's performance counts", steps, seconds, calls)
 
     def multiply(self, size: int) -> Optional[Callable[[], object]]:
-        graph = add_product(Graph(), size)
+        graph = add_product(OpenvinoGraph(), size)
         read = self.core.read_model(graph.model().SerializeToString())
         request = self.core.compile_model(read, "CPU", self.options()).create_infer_request()
         arrays = factors(size)

@@ -37,7 +37,7 @@ COMPILED = {
 }
 
 
-class FileError(Explained):
+class StepFileError(Explained):
     """The user's file breaks its contract; the text names the file and says how to mend it."""
 
 
@@ -202,7 +202,7 @@ class OwnStep(Adapter):
         except SystemExit as error:
             where = self._where(error) or self.name + ": "
             text = where + "the file ended its process. It is given no arguments"
-            raise FileError(text) from None
+            raise StepFileError(text) from None
 
     def refuses_gpu(self) -> str:
         return ""
@@ -213,21 +213,23 @@ class OwnStep(Adapter):
     def prepare(self, network: Network, weights: Dict[str, np.ndarray], batch: Batch) -> None:
         prepare = getattr(self.module, "prepare", None)
         if not callable(prepare):
-            raise FileError("%s defines no function prepare(cell)" % self.name)
+            raise StepFileError("%s defines no function prepare(cell)" % self.name)
         made = self._run(prepare, self.cell)
         step = made
         loss = None
         if isinstance(made, (tuple, list)) and len(made) == 2:
             step, loss = made
         if not callable(step) or not (loss is None or callable(loss)):
-            raise FileError("prepare() in %s returned %.80r, not %s" % (self.name, made, _OFFERS))
+            raise StepFileError(
+                "prepare() in %s returned %.80r, not %s" % (self.name, made, _OFFERS)
+            )
         wait = getattr(self.module, "synchronize", None)
         if wait is not None and not callable(wait):
-            raise FileError("synchronize in %s is %.80r, not a function" % (self.name, wait))
+            raise StepFileError("synchronize in %s is %.80r, not a function" % (self.name, wait))
         for title, function in (("the step", step), ("the loss", loss), ("synchronize()", wait)):
             reason = deferred(function)
             if reason:
-                raise FileError("%s of %s %s" % (title, self.name, reason))
+                raise StepFileError("%s of %s %s" % (title, self.name, reason))
         self.loss = loss
         self.has_loss = loss is not None
         self._wait = wait
@@ -245,7 +247,7 @@ class OwnStep(Adapter):
         returned = step()
         reason = unfinished(returned)
         if reason:
-            raise FileError("the step of %s %s" % (self.name, reason))
+            raise StepFileError("the step of %s %s" % (self.name, reason))
         return returned
 
     def prepare_inference(
@@ -261,7 +263,7 @@ class OwnStep(Adapter):
                 "prepare() in %s returned a function for the loss too. For inference return one "
                 "that returns outputs"
             )
-            raise FileError(words % self.name)
+            raise StepFileError(words % self.name)
         self._call = self.step
 
     def infer(self) -> None:
@@ -278,7 +280,7 @@ class OwnStep(Adapter):
                 "the step of %s returned %s. For inference return its outputs: arrays, or a list "
                 "or dictionary of them"
             )
-            raise FileError(words % (self.name, _kind(self.result)))
+            raise StepFileError(words % (self.name, _kind(self.result)))
         return np.concatenate(arrays)[None, None]
 
     def synchronize(self) -> None:
@@ -304,7 +306,7 @@ class OwnStep(Adapter):
                 "the loss that %s returns has shape %s. Return one number, the mean over the "
                 "mini-batch"
             )
-            raise FileError(words % (self.name, list(shape)))
+            raise StepFileError(words % (self.name, list(shape)))
         try:
             # A tensor of one number, of whatever framework.
             return float(value)
@@ -313,7 +315,7 @@ class OwnStep(Adapter):
                 "the loss that %s returns is %s, not a number. Return the mean loss of the last "
                 "step"
             )
-            raise FileError(words % (self.name, _kind(value))) from None
+            raise StepFileError(words % (self.name, _kind(value))) from None
 
     def parameters(self) -> Any:
         return iter(())
@@ -339,7 +341,7 @@ class OwnStep(Adapter):
 
     def error_text(self, error: BaseException) -> str:
         """Return the error with its line in the file."""
-        if isinstance(error, FileError):
+        if isinstance(error, StepFileError):
             return str(error)
         if isinstance(error, SyntaxError) and error.filename == self.file:
             return "%s, line %s: SyntaxError: %s" % (self.name, error.lineno, error.msg)

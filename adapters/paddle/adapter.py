@@ -24,7 +24,7 @@ from ..families import LEARNING_RATE, Attention, Elman, Family, Layer
 from ..launch.batches import Batch, by_example, laid_out
 from ..launch.feeds import Feed, check_shared_memory
 from ..libraries import blas, profiles
-from ..libraries.profiles import Calls, Span
+from ..libraries.profiles import MICROSECONDS, Calls, Span
 from ..libraries.walks import LayerFunctions
 from ..networks import Network
 from ..protocol import Profile
@@ -132,7 +132,6 @@ def mkl_threads() -> Optional[int]:
 PROFILER = "paddle.profiler"
 #: "matmul_grad kernel launch[49.374 ms]"; on the CPU it is the kernel.
 _KERNEL = re.compile(r"(.+?) kernel launch\[.*\]")
-_MICROSECONDS = 1e-6
 
 
 def take_profile(adapter: Adapter, steps: int) -> Profile:
@@ -163,7 +162,7 @@ def profiled_calls(events: List[Dict[str, Any]]) -> Iterator[Calls]:
             of_threads.setdefault(str(event.get("tid")), []).append(span)
     for spans in of_threads.values():
         for name, duration in profiles.self_durations(spans):
-            yield Calls(name, False, duration * _MICROSECONDS, 1)
+            yield Calls(name, False, duration * MICROSECONDS, 1)
 
 
 LOSSES = {"cross_entropy": functional.cross_entropy, "squares": functional.mse_loss}

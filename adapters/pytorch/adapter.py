@@ -36,7 +36,7 @@ from ..launch.batches import Batch, Block, RmsProp, by_example
 from ..launch.feeds import Feed, check_shared_memory
 from ..libraries import gpus, profiles
 from ..libraries.gpus import OPERATOR, Probe
-from ..libraries.profiles import Calls
+from ..libraries.profiles import MICROSECONDS, Calls
 from ..networks import Network
 from ..protocol import ASYNC, COPIED, EVERY_STEP, FED, PLACEMENTS, Profile
 from . import networks, steps
@@ -152,7 +152,6 @@ def tensors_of(family: Family, batch: Batch) -> List[torch.Tensor]:
 
 
 PROFILER = "torch.profiler"
-_MICROSECONDS = 1e-6
 
 
 def take_profile(adapter: Adapter, steps: int) -> Profile:
@@ -178,7 +177,7 @@ def profiled_calls(averages: Any) -> Iterator[Calls]:
         if on_device and row.is_user_annotation:
             continue  # a stretch of the device's time line that spans kernels
         spent = row.self_device_time_total if on_device else row.self_cpu_time_total
-        yield Calls(str(row.key), on_device, spent * _MICROSECONDS, row.count)
+        yield Calls(str(row.key), on_device, spent * MICROSECONDS, row.count)
 
 
 def capabilities() -> Dict[str, Tuple[bool, str]]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..launch.batches import Batch
-from ..libraries.sampling import Arrays, Sampler
+from ..libraries.sampling import Arrays, SamplingDriver
 from .steps import captured, run_aside
 
 
@@ -63,7 +63,7 @@ def _transition(
     return total
 
 
-class TorchSampler(Sampler):
+class TorchSampler(SamplingDriver):
     """A sampler, ``compiled`` by inductor or not; ``graph``: a step is one CUDA graph."""
 
     def __init__(self, family: Any, device: str, compiled: bool, graph: bool) -> None:

@@ -10,7 +10,7 @@ from .networks import Model
 State = Tuple[np.ndarray, ...]  # the layer's output first, each (batch, hidden)
 
 
-class Layer:
+class RecurrentLayer:
     """A recurrent layer: products, sums over the steps, and the way back through them.
 
     ``advance(share, product, state)`` of a cell returns the state after a step, from the inputs'
@@ -97,7 +97,7 @@ def _rows(steps: Any) -> np.ndarray:
     return stacked.reshape((-1,) + stacked.shape[2:])
 
 
-class Lstm(Layer):
+class Lstm(RecurrentLayer):
     """Hochreiter and Schmidhuber's cell with the forget gate of Gers et al. 2000.
 
     The gates are input, forget, cell, output.
@@ -128,7 +128,7 @@ class Lstm(Layer):
         return by_sums, by_sums, (0.0, by_memory * forget)
 
 
-class Gru(Layer):
+class Gru(RecurrentLayer):
     """The cell of Cho et al. 2014, with the gates reset, update, new.
 
     The reset gate weighs the product, its bias included, as in cuDNN.
@@ -158,7 +158,7 @@ class Gru(Layer):
         return self.join((by_reset, by_update, by_new)), by_product, (by_output * update,)
 
 
-class Simple(Layer):
+class Simple(RecurrentLayer):
     """The recurrence h' = (1 - alpha) h + alpha phi(sums), without gates."""
 
     activation = "tanh"
@@ -173,7 +173,7 @@ class Simple(Layer):
         return by_sums, by_sums, ((1.0 - self.alpha) * by_state[0],)
 
 
-class LeakyIntegrateAndFire(Layer):
+class LeakyIntegrateAndFire(RecurrentLayer):
     """Units that fire at a potential above 1 and are reset; spikes first, then potentials."""
 
     states = 2
@@ -199,7 +199,7 @@ class LeakyIntegrateAndFire(Layer):
 
 
 #: By the number ``cell`` of the family ``Recurrent``.
-LAYERS: Dict[str, Type[Layer]] = {"lstm": Lstm, "gru": Gru, "rnn": Simple}
+LAYERS: Dict[str, Type[RecurrentLayer]] = {"lstm": Lstm, "gru": Gru, "rnn": Simple}
 
 
 class RecurrentModel(Model):
@@ -209,7 +209,7 @@ class RecurrentModel(Model):
     """
 
     #: The layer of each cell. A test of the parity check puts a wrong one in its place.
-    kinds: Dict[str, Type[Layer]] = LAYERS
+    kinds: Dict[str, Type[RecurrentLayer]] = LAYERS
 
     def __init__(self, family: Any, weights: Dict[str, np.ndarray]) -> None:
         super().__init__(family, weights)
@@ -230,7 +230,7 @@ class RecurrentModel(Model):
             values = self.recurrent(layer, values)
         return self.reshaped(values, -1, self.family.hidden)
 
-    def recurrent(self, layer: Layer, values: np.ndarray) -> np.ndarray:
+    def recurrent(self, layer: RecurrentLayer, values: np.ndarray) -> np.ndarray:
         def back(above: np.ndarray) -> Any:
             by_inputs, gradients = layer.backward(above, bool(self.tape))
             for part in self.family.parts:
@@ -269,7 +269,7 @@ class SpikingModel(RecurrentModel):
 
     cell = "lif"
     last = "out"
-    kinds: Dict[str, Type[Layer]] = {"lif": LeakyIntegrateAndFire}
+    kinds: Dict[str, Type[RecurrentLayer]] = {"lif": LeakyIntegrateAndFire}
 
     def __init__(self, family: Any, weights: Dict[str, np.ndarray]) -> None:
         super().__init__(family, weights)

@@ -21,7 +21,7 @@ MARGIN = 2e-5
 _PASSES = 10
 
 
-class Machine:
+class Chains:
     """Chains, whose states are kept from step to step.
 
     Each step changes ``activity`` among the weights.
@@ -51,7 +51,7 @@ class Machine:
         return iter(())
 
 
-class BoltzmannMachine(Machine):
+class BoltzmannMachine(Chains):
     """The family ``Boltzmann``: blocks of units, each decided at once from the state as it is."""
 
     def __init__(self, family: Any, weights: Dict[str, np.ndarray]) -> None:
@@ -98,7 +98,7 @@ class BoltzmannMachine(Machine):
         return numbers < probabilities
 
 
-class McCullochPittsMachine(Machine):
+class McCullochPittsMachine(Chains):
     """The family ``McCullochPitts``."""
 
     def start(self, state: np.ndarray) -> None:

@@ -70,7 +70,7 @@ class TensorFlowAdapter(EveryFamily):
             return
         self._network = network
         if self.cell.world_size > 1:
-            self._workers = devices.Workers(self.cell)
+            self._workers = devices.MirroredWorkers(self.cell)
             with self._workers.scope():
                 model = self._build(weights)
             step = self._workers.training_step(model, self._rate, self._compile)

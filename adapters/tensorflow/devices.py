@@ -213,7 +213,7 @@ def describe_workers(on_cpu: bool) -> Dict[str, Any]:
     return {"engine": "MirroredStrategy", "reduction": name}
 
 
-class Workers:
+class MirroredWorkers:
     """The workers of a cell under one strategy."""
 
     def __init__(self, cell: Cell) -> None:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from ..families import Chain, Layer
 from ..launch.batches import Batch
-from ..launch.feeds import IMAGES, MIDDLE, Feed, Part
+from ..launch.feeds import IMAGES, MIDDLE, Feed, RecordField
 from ..libraries.layouts import CONVOLUTION, DENSE, FLATTENED, Layout
 from ..libraries.walks import HIDDEN, Functions, State, Turn, spike_slope
 from ..networks import Network
@@ -256,7 +256,7 @@ def decoded(feed: Feed, record: Any) -> Tuple[Any, Any]:
     return inputs, labels
 
 
-def _decode(record: Any, part: Part) -> Any:
+def _decode(record: Any, part: RecordField) -> Any:
     kind = np.dtype(part.type).type
     content = tf.strings.substr(record, part.offset, part.length)
     values = tf.reshape(tf.io.decode_raw(content, kind), part.shape)

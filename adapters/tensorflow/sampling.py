@@ -7,9 +7,7 @@ from typing import Any, Callable, Dict, Tuple
 
 import tensorflow as tf
 
-from ..libraries.sampling import Arrays, Sampler
-
-Program = Callable[[Arrays, Arrays], Tuple[Arrays, Any]]
+from ..libraries.sampling import Arrays, Program, SamplingDriver
 
 
 def _decided(family: Any, gaps: Any, numbers: Any) -> Tuple[Any, Any]:
@@ -101,7 +99,7 @@ PROGRAMS: Dict[str, Callable[[Any], Program]] = {
 }
 
 
-def sampler(family: Any, put: Callable[[Any], Any], compiled: bool) -> Sampler:
+def sampler(family: Any, put: Callable[[Any], Any], compiled: bool) -> SamplingDriver:
     """Return the machine; ``compiled``: by XLA."""
     program = tf.function(PROGRAMS[family.name](family), jit_compile=compiled, autograph=False)
-    return Sampler(family, put, program)
+    return SamplingDriver(family, put, program)

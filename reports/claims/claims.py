@@ -46,7 +46,7 @@ MAJORITY = 0.8
 """This share of the answers decides a claim about several figures."""
 
 
-class Answer(Enum):
+class ClaimVerdict(Enum):
     """The answer to a figure, and the verdict on a claim."""
 
     REPRODUCES = "reproduces"
@@ -61,7 +61,7 @@ class Answer(Enum):
     NOT_MEASURED = "not measured"
 
 
-HOLDS = (Answer.REPRODUCES, Answer.IN_DIRECTION)
+HOLDS = (ClaimVerdict.REPRODUCES, ClaimVerdict.IN_DIRECTION)
 
 
 @validated(frozen=True, config=ConfigDict(extra="forbid"))
@@ -123,19 +123,21 @@ def claims() -> tuple[Claim, ...]:
 class Evidence:
     """The verdict on a claim, with its figures."""
 
-    verdict: Answer
+    verdict: ClaimVerdict
     holds: int
     """Figures that are as claimed."""
     of: int
     """Figures that were measured."""
-    figures: tuple[tuple[Question, Answer], ...]
+    figures: tuple[tuple[Question, ClaimVerdict], ...]
     note: str = ""
     """Why there is no figure at all."""
 
     @property
     def missing(self) -> tuple[Question, ...]:
         """The figures that were not measured."""
-        return tuple(question for question, answer in self.figures if answer is Answer.NOT_MEASURED)
+        return tuple(
+            question for question, answer in self.figures if answer is ClaimVerdict.NOT_MEASURED
+        )
 
 
 @dataclass(frozen=True)
@@ -217,26 +219,31 @@ def _published(table: str, machines: frozenset[str]) -> Tables:
     return Tables(matrix, lambda cell: cell.row.framework)
 
 
-def evidence(figures: Iterable[tuple[Question, Answer]], note: str = "") -> Evidence:
+def evidence(figures: Iterable[tuple[Question, ClaimVerdict]], note: str = "") -> Evidence:
     """Return the evidence of one claim from its answers."""
     figures = tuple(figures)
-    measured = [answer for _, answer in figures if answer is not Answer.NOT_MEASURED]
+    measured = [answer for _, answer in figures if answer is not ClaimVerdict.NOT_MEASURED]
     holds = sum(answer in HOLDS for answer in measured)
     return Evidence(verdict(measured), holds, len(measured), figures, note)
 
 
-def verdict(measured: Sequence[Answer]) -> Answer:
+def verdict(measured: Sequence[ClaimVerdict]) -> ClaimVerdict:
     """Return the verdict of a claim: the answer of a large majority of its figures, else partly."""
     if not measured:
-        return Answer.NOT_MEASURED
-    for kinds in ((Answer.REPRODUCES,), HOLDS, (Answer.DIFFERS,), (Answer.INCONCLUSIVE,)):
+        return ClaimVerdict.NOT_MEASURED
+    for kinds in (
+        (ClaimVerdict.REPRODUCES,),
+        HOLDS,
+        (ClaimVerdict.DIFFERS,),
+        (ClaimVerdict.INCONCLUSIVE,),
+    ):
         count = sum(answer in kinds for answer in measured)
         if count / len(measured) >= MAJORITY:
             return kinds[-1]
-    return Answer.PARTLY
+    return ClaimVerdict.PARTLY
 
 
-def answers(questions: Sequence[Question]) -> list[Answer]:
+def answers(questions: Sequence[Question]) -> list[ClaimVerdict]:
     """Answer the questions of one report, in their order."""
     p_values = {}
     for index, question in enumerate(questions):
@@ -260,12 +267,12 @@ def _bounds(question: Question) -> list[float]:
     return [bound for bound in (question.claimed.least, question.claimed.most) if bound is not None]
 
 
-def _answer(question: Question, p_values: dict[float, float | None]) -> Answer:
+def _answer(question: Question, p_values: dict[float, float | None]) -> ClaimVerdict:
     """Return the answer to a question, with the adjusted p-values of its bounds."""
     ratio = question.found
     claimed = question.claimed
     if ratio is None:
-        return Answer.NOT_MEASURED
+        return ClaimVerdict.NOT_MEASURED
     is_unclear = False
     for bound, is_least in ((claimed.least, True), (claimed.most, False)):
         if bound is None:
@@ -274,11 +281,11 @@ def _answer(question: Question, p_values: dict[float, float | None]) -> Answer:
         if is_above is None:
             is_unclear = True
         elif is_above != is_least:
-            return Answer.DIFFERS
+            return ClaimVerdict.DIFFERS
     if is_unclear:
-        return Answer.INCONCLUSIVE
+        return ClaimVerdict.INCONCLUSIVE
     as_large = claimed.size is None or claimed.size / SIZE <= ratio.value <= claimed.size * SIZE
-    return Answer.REPRODUCES if as_large else Answer.IN_DIRECTION
+    return ClaimVerdict.REPRODUCES if as_large else ClaimVerdict.IN_DIRECTION
 
 
 def _is_above(

@@ -28,7 +28,7 @@ from dlbench.reports.results.cells import CellResult, fastest_mode
 from dlbench.reports.results.flags import Flag
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.matrix import Matrix
-from dlbench.reports.results.naming import group_name, rest_of
+from dlbench.reports.results.naming import rest_of, work_name
 from dlbench.reports.results.networks import FIRST, Networks
 from dlbench.reports.results.published import lines_of
 from dlbench.reports.results.statistics import Estimate, Summary, ratio
@@ -139,7 +139,7 @@ def why_missing(cell: CellResult | None) -> str:
 
 
 @dataclass(frozen=True)
-class Point:
+class FigurePoint:
     """A cell, or a published number, with the axes that identify it."""
 
     axes: Mapping[str, Any]
@@ -164,7 +164,7 @@ class Tables:
     losses: Losses | None = None
     """None: the published ones."""
 
-    def points(self, table: str) -> list[Point]:
+    def points(self, table: str) -> list[FigurePoint]:
         """Return the points of a table; of any other name those of brandfonbrener2017.csv."""
         if table in ("tools", "batches"):
             return list(self._tool_points(usual_batch=table == "tools"))
@@ -179,42 +179,42 @@ class Tables:
             return list(self._loss_points())
         return list(_brandfonbrener_points())
 
-    def _point(self, cell: CellResult, labels: Mapping[str, Any]) -> Point:
-        place = cell.column
-        host = self.matrix.hosts[place.machine]
+    def _point(self, cell: CellResult, labels: Mapping[str, Any]) -> FigurePoint:
+        column = cell.column
+        host = self.matrix.hosts[column.machine]
         facts: dict[str, Any] = {"tool": self.tool_of(cell), "host": host.name}
-        if place.on_cpu:
+        if column.on_cpu:
             facts["on"] = "cpu"
             facts["cores"] = host.own_cores
         else:
-            index = place.device.partition(":")[2]
+            index = column.device.partition(":")[2]
             description = dict(host.description).get(f"GPU {index}" if index else "GPU", "")
             facts["on"] = "gpu"
             facts["gpu"] = description.partition(",")[0]
         point_axes = {name: value for name, value in labels.items() if name != "adapter"}
-        return Point(point_axes, cell, also=facts)
+        return FigurePoint(point_axes, cell, also=facts)
 
-    def _tool_points(self, usual_batch: bool) -> Iterator[Point]:
+    def _tool_points(self, usual_batch: bool) -> Iterator[FigurePoint]:
         for cell in self.matrix.cells.values():
-            network = cell.group.network
-            batch = cell.group.batch_size
-            place = cell.column
+            network = cell.work.network
+            batch = cell.work.batch_size
+            column = cell.column
             is_own_batch = network not in FIRST or batch == FIRST[network].batch_size
             if usual_batch and not is_own_batch:
                 continue
             if not _has_usual_values(cell.cell) or computes_nothing(cell):
                 continue
             labels = {
-                "machine": place.machine,
-                "device": place.device,
-                "threads": place.threads if place.on_cpu else None,
+                "machine": column.machine,
+                "device": column.device,
+                "threads": column.threads if column.on_cpu else None,
                 "tool": self.tool_of(cell),
                 "network": network,
                 "batch_size": batch,
             }
             yield self._point(cell, labels)
 
-    def _elman_points(self) -> Iterator[Point]:
+    def _elman_points(self) -> Iterator[FigurePoint]:
         for (machine, row), cells_by_size in sizes_of(self.matrix, self.networks).items():
             if row.batch_size != 1 or not _has_usual_values(row):
                 continue
@@ -224,26 +224,26 @@ class Tables:
             for size, cell in cells_by_size.items():
                 yield self._point(cell, {"machine": machine, **row_axes, **size._asdict()})
 
-    def _loss_points(self) -> Iterator[Point]:
+    def _loss_points(self) -> Iterator[FigurePoint]:
         losses = published_losses() if self.losses is None else self.losses
         for text, loss_by_setting in losses.items():
             for setting, loss in loss_by_setting.items():
                 point_axes = {"text": text, **dict(zip(SETTING, setting, strict=True))}
-                yield Point(point_axes, value=loss)
+                yield FigurePoint(point_axes, value=loss)
 
 
 def _has_usual_values(cell: Cell) -> bool:
     return axes.project(cell, _AXES_WITH_USUAL_VALUE) == axes.BLANK
 
 
-def _brandfonbrener_points() -> Iterator[Point]:
+def _brandfonbrener_points() -> Iterator[FigurePoint]:
     for line in lines_of("brandfonbrener2017.csv"):
         if line["seconds"]:
             point_axes = {
                 name: int(line[name]) if line[name].isdecimal() else line[name]
                 for name in _RUN_COLUMNS
             }
-            yield Point(point_axes, value=float(line["seconds"]), also={"note": line["note"]})
+            yield FigurePoint(point_axes, value=float(line["seconds"]), also={"note": line["note"]})
 
 
 Number = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
@@ -342,7 +342,7 @@ class Figure(BaseModel):
         exact = self.model_copy(update={part: _exact(getattr(self, part), table) for part in parts})
         yield from exact._ask(table, tables)
 
-    def _ask(self, table: Sequence[Point], tables: Tables) -> Iterator[Question]:
+    def _ask(self, table: Sequence[FigurePoint], tables: Tables) -> Iterator[Question]:
         points = [point for point in table if _matches(point, self.cells)]
         several = len({point["machine"] for point in points}) > 1
         if self.fact:
@@ -359,31 +359,33 @@ class Figure(BaseModel):
                 method = OF_LOSSES if tables.losses is None else ONE_TRAINING
             yield from self._results(list(self._pairs(points)), several, method)
 
-    def _pairs(self, points: Sequence[Point]) -> Iterator[tuple[Point | None, Point | None]]:
+    def _pairs(
+        self, points: Sequence[FigurePoint]
+    ) -> Iterator[tuple[FigurePoint | None, FigurePoint | None]]:
         """Yield the pairs of points of the two sides that agree in all other axes."""
         named = {*self.slower, *self.faster}
         apart = named.union(*(_FOLLOWERS.get(name, ()) for name in named))
-        groups: dict[object, tuple[list[Point], list[Point]]] = {}
+        points_by_key: dict[object, tuple[list[FigurePoint], list[FigurePoint]]] = {}
         for point in points:
             rest = tuple(value for name, value in point.axes.items() if name not in apart)
             is_left_out = bool(self.besides) and _matches(point, self.besides)
             if _matches(point, self.slower):
                 key = (rest, self._shared_values(point, self.slower))
-                groups.setdefault(key, ([], []))[0].append(point)
+                points_by_key.setdefault(key, ([], []))[0].append(point)
             if _matches(point, self.faster) and not is_left_out:
                 key = (rest, self._shared_values(point, self.faster))
-                groups.setdefault(key, ([], []))[1].append(point)
+                points_by_key.setdefault(key, ([], []))[1].append(point)
         shows_single_points = self.of in ("tools", "batches", "cells") and not self.both
-        for slower_points, faster_points in groups.values():
-            slower: list[Point | None] = [*_chosen(slower_points, self.slower)]
-            faster: list[Point | None] = [*_chosen(faster_points, self.faster)]
+        for slower_points, faster_points in points_by_key.values():
+            slower: list[FigurePoint | None] = [*_chosen(slower_points, self.slower)]
+            faster: list[FigurePoint | None] = [*_chosen(faster_points, self.faster)]
             if shows_single_points:
                 slower = slower or [None]
                 faster = faster or [None]
             yield from itertools.product(slower, faster)
 
     def _shared_values(
-        self, point: Point, side: Mapping[str, tuple[Any, ...]]
+        self, point: FigurePoint, side: Mapping[str, tuple[Any, ...]]
     ) -> tuple[float, ...]:
         """Return the values that related points of both sides share.
 
@@ -404,7 +406,10 @@ class Figure(BaseModel):
         return tuple(shared)
 
     def _results(
-        self, pairs: Sequence[tuple[Point | None, Point | None]], several: bool, method: str
+        self,
+        pairs: Sequence[tuple[FigurePoint | None, FigurePoint | None]],
+        several: bool,
+        method: str,
     ) -> Iterator[Question]:
         values = [
             (slower, faster, slower.value / faster.value)
@@ -441,12 +446,12 @@ class Figure(BaseModel):
                 under = None if faster_point is None else faster_point.cell
                 yield time_question(what, over, under, self.claimed)
 
-    def _facts(self, points: Sequence[Point], several: bool) -> Iterator[Question]:
+    def _facts(self, points: Sequence[FigurePoint], several: bool) -> Iterator[Question]:
         """Ask of each place whether its cell ends so, for "never" over all its mini-batches."""
         never = self.fact.startswith("never")
         statuses = FAILED if self.fact == "fails" else (Status.OUT_OF_MEMORY,)
 
-        def place(point: Point) -> tuple[Any, ...]:
+        def place(point: FigurePoint) -> tuple[Any, ...]:
             return tuple(
                 value for name, value in point.axes.items() if not (never and name == "batch_size")
             )
@@ -463,27 +468,31 @@ class Figure(BaseModel):
                 yield Question(what, self.claimed, None, missing=why_missing(asked[0]))
 
 
-def _chosen(points: Sequence[Point], side: Mapping[str, tuple[Any, ...]]) -> list[Point]:
+def _chosen(
+    points: Sequence[FigurePoint], side: Mapping[str, tuple[Any, ...]]
+) -> list[FigurePoint]:
     """Return the points that count for a side: the fastest or slowest, or one for each value."""
     apart = [name for name, wanted in side.items() if EACH in wanted]
     if "machine" in apart:
         apart.append("device")
     slowest = any(SLOWEST in wanted for wanted in side.values())
     chosen = []
-    for group in grouped(points, lambda point: tuple(point[name] for name in apart)).values():
-        cells = [point.cell for point in group if point.cell is not None]
+    for points_alike in grouped(
+        points, lambda point: tuple(point[name] for name in apart)
+    ).values():
+        cells = [point.cell for point in points_alike if point.cell is not None]
         if cells:
             best = fastest_mode(cells)
-            chosen.append(next(point for point in group if point.cell is best))
+            chosen.append(next(point for point in points_alike if point.cell is best))
         elif slowest:
-            chosen.append(max(group, key=lambda point: point.value))
+            chosen.append(max(points_alike, key=lambda point: point.value))
         else:
-            chosen.append(min(group, key=lambda point: point.value))
+            chosen.append(min(points_alike, key=lambda point: point.value))
     return chosen
 
 
 def _exact(
-    chosen: Mapping[str, tuple[Any, ...]], points: Sequence[Point]
+    chosen: Mapping[str, tuple[Any, ...]], points: Sequence[FigurePoint]
 ) -> dict[str, tuple[Any, ...]]:
     """Return the values by axis, where the name of a point is a pattern that fits only itself."""
     exact = {}
@@ -502,7 +511,7 @@ def _exact_word(word: Any, names: Collection[Any]) -> Any:
     return word.removesuffix(name) + glob.escape(name)
 
 
-def _matches(point: Point, chosen: Mapping[str, tuple[Any, ...]]) -> bool:
+def _matches(point: FigurePoint, chosen: Mapping[str, tuple[Any, ...]]) -> bool:
     for name, wanted in chosen.items():
         conditions = [word for word in wanted if word not in (ANY, EACH, SLOWEST)]
         if conditions and not any(_fits(point, point[name], word) for word in conditions):
@@ -519,7 +528,7 @@ _COMPARISONS = {
 }
 
 
-def _fits(point: Point, value: Any, wanted: Any) -> bool:
+def _fits(point: FigurePoint, value: Any, wanted: Any) -> bool:
     """Tell whether a value is the wanted one, fits its pattern, or lies where its operator says."""
     if not isinstance(wanted, str):
         return bool(value == wanted)
@@ -539,7 +548,7 @@ def _fits(point: Point, value: Any, wanted: Any) -> bool:
     return bool(_COMPARISONS[comparison](value, int(factor or 1) * bound))
 
 
-def _pair_name(slower: Point | None, faster: Point | None, several: bool) -> str:
+def _pair_name(slower: FigurePoint | None, faster: FigurePoint | None, several: bool) -> str:
     """Return the name of a pair: the common part once, a missing side as a question mark."""
     if slower is not None and faster is not None and slower.cell is None:
         apart = [name for name, value in slower.axes.items() if faster.axes.get(name) != value]
@@ -547,7 +556,7 @@ def _pair_name(slower: Point | None, faster: Point | None, several: bool) -> str
         return f"{_side_name(slower, several, *apart)}: {' / '.join(sides)}"
     names = ["?" if point is None else _side_name(point, several) for point in (slower, faster)]
     shared = next(
-        group_name(point.cell.cell)
+        work_name(point.cell.cell)
         for point in (slower, faster)
         if point is not None and point.cell is not None
     )
@@ -558,7 +567,7 @@ def _pair_name(slower: Point | None, faster: Point | None, several: bool) -> str
     return " / ".join(names)
 
 
-def _side_name(point: Point, several: bool, *left_out: str) -> str:
+def _side_name(point: FigurePoint, several: bool, *left_out: str) -> str:
     if point.cell is None:
         labels = {name: str(value) for name, value in point.axes.items() if name not in left_out}
         return ", ".join(
@@ -566,7 +575,7 @@ def _side_name(point: Point, several: bool, *left_out: str) -> str:
             for name, text in labels.items()
         )
     where = f" on {point['host']}" if several else ""
-    return f"{group_name(point.cell.cell)}, {rest_of(point.cell.cell)}{where}"
+    return f"{work_name(point.cell.cell)}, {rest_of(point.cell.cell)}{where}"
 
 
 class OwnClaim(Figure):

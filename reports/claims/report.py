@@ -6,9 +6,9 @@ from typing import Any
 from dlbench.reports.claims.claims import (
     OWN,
     PAPERS,
-    Answer,
     Claim,
     Claims,
+    ClaimVerdict,
     Evidence,
     Tried,
     claims,
@@ -26,7 +26,7 @@ from dlbench.reports.report import (
     REFERENCE,
     Report,
     ReportOptions,
-    Source,
+    ReportSource,
 )
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.errors import ReportError
@@ -39,7 +39,7 @@ FOUND = 1
 
 
 def _check(options: ReportOptions) -> None:
-    verdicts = [answer.value for answer in Answer]
+    verdicts = [answer.value for answer in ClaimVerdict]
     for kind, name, choices in (
         ("paper", options.paper, list(PAPERS)),
         ("verdict", options.fail_on, verdicts),
@@ -58,7 +58,7 @@ def _chosen(options: ReportOptions) -> list[Claim]:
     return [*options.claims, *published]
 
 
-def _analyse(source: Source) -> Claims:
+def _analyse(source: ReportSource) -> Claims:
     options = source.options
     matrix = source.matrix()
     if options.reference:
@@ -155,12 +155,12 @@ def claims_page(claims: Claims) -> Page:
 def _verdict(evidence: Evidence) -> Entry:
     """Return the verdict, with the number of figures that hold, or that were measured."""
     count = ""
-    if evidence.verdict is Answer.PARTLY:
+    if evidence.verdict is ClaimVerdict.PARTLY:
         count = f"{evidence.holds} of {evidence.of}"
     elif evidence.of and evidence.missing:
         count = f"{evidence.of} of {len(evidence.figures)} figures"
     words = (evidence.verdict.value, count, evidence.note.partition(":")[0])
-    return Entry(", ".join(filter(None, words)), hole=evidence.verdict is Answer.DIFFERS)
+    return Entry(", ".join(filter(None, words)), hole=evidence.verdict is ClaimVerdict.DIFFERS)
 
 
 def _notes(all_tried: Sequence[Tried], place: str) -> Iterator[str]:
@@ -310,7 +310,7 @@ def _exit_code(claims: Claims, options: ReportOptions) -> int:
 
 
 def _has_section(claims: Claims) -> bool:
-    return any(tried.here.verdict is not Answer.NOT_MEASURED for tried in claims.tried)
+    return any(tried.here.verdict is not ClaimVerdict.NOT_MEASURED for tried in claims.tried)
 
 
 REPORT = Report(

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 from dlbench.adapters import axes
 from dlbench.reports.columns import VALUE, Column, csv_rows, objects, table
 from dlbench.reports.compare.operators import difference_data, operator_table
-from dlbench.reports.compare.report import ratio_of, sentence_of
+from dlbench.reports.compare.report import MOST_OPERATORS, ratio_of, sentence_of
 from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.report import Report
-from dlbench.reports.results.bisection import Bisection, BisectionOutcome, Candidate
+from dlbench.reports.results.bisection import Bisection, BisectionOutcome, TriedCandidate
 from dlbench.reports.results.conclusion import Conclusion
 from dlbench.reports.results.judged import JUDGED, TIME
 from dlbench.reports.results.naming import counted, listed, name_of
@@ -21,7 +21,7 @@ def _percent(share: float) -> str:
     return "over 99 %" if share >= 0.995 else f"{100 * share:.0f} %"
 
 
-def _columns(kind: str) -> tuple[Column[Candidate], ...]:
+def _columns(kind: str) -> tuple[Column[TriedCandidate], ...]:
     return (
         Column("name", kind, lambda candidate: candidate.name),
         Column("pairs", "pairs", lambda candidate: candidate.pairs),
@@ -33,20 +33,16 @@ def _columns(kind: str) -> tuple[Column[Candidate], ...]:
     )
 
 
-def _ratio_text(candidate: Candidate) -> str:
+def _ratio_text(candidate: TriedCandidate) -> str:
     return MISSING if candidate.ratio is None else ratio_of(candidate.ratio)
 
 
-def _slower_text(candidate: Candidate) -> str:
+def _slower_text(candidate: TriedCandidate) -> str:
     return "" if candidate.slower is None else f"{100 * candidate.slower:.0f} %"
 
 
-def _remark(candidate: Candidate) -> Entry:
+def _remark(candidate: TriedCandidate) -> Entry:
     return Entry(candidate.problem or candidate.about, hole=bool(candidate.problem))
-
-
-_MOST_OPERATORS = 5
-"""The number shown. JSON has all."""
 
 
 class _Phrases(NamedTuple):
@@ -212,7 +208,7 @@ def _page(bisection: Bisection) -> Page:
         fast, slow = bisection.beside
         if bisection.operators.differs:
             title = f"Operators of {slow} (candidate) and {fast} (baseline)"
-            tables.append(operator_table(bisection.operators, _MOST_OPERATORS, title))
+            tables.append(operator_table(bisection.operators, MOST_OPERATORS, title))
     after.append(headline(bisection))
     return Page(before, tuple(tables), tuple(after))
 

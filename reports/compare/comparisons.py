@@ -20,7 +20,7 @@ from dlbench.reports.compare.report import (
     table,
 )
 from dlbench.reports.formats.layout import Page
-from dlbench.reports.report import Report, Source
+from dlbench.reports.report import Report, ReportSource
 from dlbench.reports.results.comparison import CellComparison, Comparison, compare_sides
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.operators import step_differences
@@ -29,7 +29,7 @@ from dlbench.reports.results.record import BISECTING, Run
 Compared = tuple[Run, Comparison]
 
 
-def compared(source: Source) -> Sequence[Compared]:
+def compared(source: ReportSource) -> Sequence[Compared]:
     """Return all that are asked for, the newest first.
 
     A run without a launch of either side is left out.

@@ -23,12 +23,12 @@ from dlbench.reports.results.conclusion import Conclusion
 from dlbench.reports.results.differences import side_differences_line
 from dlbench.reports.results.flags import KINDS, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.results.judged import JUDGED, TIME
-from dlbench.reports.results.naming import counted, group_name, head_of, name_of, rest_of, row_name
+from dlbench.reports.results.naming import counted, head_of, name_of, rest_of, row_name, work_name
 from dlbench.reports.results.number_text import percent
 from dlbench.reports.results.record import BASELINE, CANDIDATE
 from dlbench.reports.results.safe_text import one_line, table_field, visible_lines
-from dlbench.reports.results.statistics import Estimate
-from dlbench.reports.results.verdict import NO_INTERVAL, POWER, Rule, Verdict
+from dlbench.reports.results.statistics import NO_INTERVAL, POWER, Estimate
+from dlbench.reports.results.verdict import Rule, Verdict
 
 
 class Words(NamedTuple):
@@ -241,7 +241,7 @@ _CELL: tuple[Column[CellComparison], ...] = (
 
 def table(cells: Sequence[CellComparison], title: str = "") -> Table:
     """Return a row for each cell and quantity judged, under the headings of their networks."""
-    return columns.table(_CELL, cells, title, group=lambda cell: group_name(cell.cell))
+    return columns.table(_CELL, cells, title, section=lambda cell: work_name(cell.cell))
 
 
 def comparison_rows(comparison: Comparison) -> Rows:
@@ -701,10 +701,10 @@ def _candidate_seconds(cell: CellComparison) -> float:
 
 def _case(cell: CellComparison) -> ElementTree.Element:
     # A dot separates packages for those that show test results as a tree.
-    group = group_name(cell.cell).replace(".", "_")
+    work = work_name(cell.cell).replace(".", "_")
     rest = rest_of(cell.cell)
     name = rest if cell.quantity == TIME else f"{rest}, {JUDGED[cell.quantity].words}"
-    names = {"classname": one_line(f"dlbench.{group}"), "name": one_line(name)}
+    names = {"classname": one_line(f"dlbench.{work}"), "name": one_line(name)}
     case = ElementTree.Element("testcase", names, time=f"{_candidate_seconds(cell):.6f}")
     words = WORDS[cell.verdict]
     body = [sentence_of(cell)]
@@ -722,7 +722,7 @@ def _case(cell: CellComparison) -> ElementTree.Element:
 
 
 _MOST_REASONS = 8
-_MOST_OPERATORS = 5
+MOST_OPERATORS = 5
 """Shown of each profiled cell; JSON has all."""
 
 
@@ -745,7 +745,7 @@ def comparison_page(comparison: Comparison) -> Page:
     for difference in comparison.operators:
         if difference.differs:
             title = f"Operators of {name_of(difference.cell)}"
-            tables.append(operator_table(difference, _MOST_OPERATORS, title))
+            tables.append(operator_table(difference, MOST_OPERATORS, title))
     return Page((heading(comparison), machines(comparison)), tuple(tables), tuple(after))
 
 

@@ -1,13 +1,14 @@
 """Curves: times of cells that differ in numeric axes alone (threads, mini-batch, workers, units).
 
 Each report on curves defines which cells make a curve, its findings about a curve and its points
-(`Curve.findings` and `Point.findings`, with a field for each JSON key), and how they are shown.
+(`Curve.findings` and `CurvePoint.findings`, with a field for each JSON key), and the way to show
+them.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
@@ -26,51 +27,55 @@ from dlbench.reports.left_out import left_out
 from dlbench.reports.results import flags
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.keys import Key, Place, grouped
 from dlbench.reports.results.networks import is_own_step
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.statistics import Contrast, Summary, holm
 
-Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
+At = TypeVar("At", bound=Hashable)
+"""A value of the axis."""
+PointFindings = TypeVar("PointFindings")
+CurveFindings = TypeVar("CurveFindings")
+Conclusions = TypeVar("Conclusions")
 
 
-class Point(NamedTuple):
+class CurvePoint(NamedTuple, Generic[At, PointFindings]):
     """One cell of a curve; a missing one has a status and no seconds."""
 
-    at: Any
+    at: At
     """Its value of the axis."""
     cell: CellResult
     seconds: Summary | None
     """None for a missing cell, and for a number that cannot be used."""
+    findings: PointFindings
+    """The report's findings about it: an object with a field for each JSON key, or None."""
     takes_part: bool = True
     """Whether it counts for findings."""
-    findings: Any = None
-    """The report's findings about it: an object with a field for each JSON key."""
 
 
-class Curve(NamedTuple):
+class Curve(NamedTuple, Generic[At, PointFindings, CurveFindings]):
     """The cells of one machine that differ in the axes of a report alone."""
 
     host: Host
     cell: Cell
     """The axes that the points share."""
-    points: tuple[Point, ...]
-    findings: Any = None
-    """The report's findings about it: an object with a field for each JSON key."""
+    points: tuple[CurvePoint[At, PointFindings], ...]
+    findings: CurveFindings
+    """The report's findings about it: an object with a field for each JSON key, or None."""
 
     @property
-    def timed(self) -> list[Point]:
+    def timed(self) -> list[CurvePoint[At, PointFindings]]:
         """The points with a number that can be used."""
         return [point for point in self.points if point.seconds is not None]
 
     @property
-    def taking_part(self) -> list[Point]:
+    def taking_part(self) -> list[CurvePoint[At, PointFindings]]:
         """The points with a number that counts."""
         return [point for point in self.timed if point.takes_part]
 
     @property
-    def times(self) -> dict[Any, Summary]:
+    def times(self) -> dict[At, Summary]:
         """The times that can be used, by the axis."""
         return {point.at: point.seconds for point in self.points if point.seconds is not None}
 
@@ -80,13 +85,19 @@ class Curve(NamedTuple):
         return Place(self.host.fingerprint, self.cell)
 
 
-class Curves(NamedTuple):
+class Curves(NamedTuple, Generic[At, PointFindings, CurveFindings, Conclusions]):
     """The content of a report."""
 
-    curves: tuple[Curve, ...]
+    curves: tuple[Curve[At, PointFindings, CurveFindings], ...]
     notes: tuple[str, ...]
-    conclusions: Any = None
-    """Its findings about several curves together, in an object of the report's own."""
+    conclusions: Conclusions
+    """Its findings about several curves together, in an object of the report's own, or None."""
+
+
+AnyPoint = CurvePoint[Any, Any]
+AnyCurve = Curve[Any, Any, Any]
+SomePoint = TypeVar("SomePoint", bound=AnyPoint)
+SomeCurve = TypeVar("SomeCurve", bound=AnyCurve)
 
 
 def find_knee(
@@ -108,14 +119,14 @@ def along(cells: Iterable[CellResult], *names: str) -> dict[Place, list[CellResu
     return grouped(cells, lambda cell: Place(cell.column.machine, axes.without(cell.cell, *names)))
 
 
-def by_machine(curves: Iterable[Curve]) -> list[list[Curve]]:
+def by_machine(curves: Iterable[SomeCurve]) -> list[list[SomeCurve]]:
     """Group curves by their machines. Curves and groups keep their order."""
     return list(grouped(curves, lambda curve: curve.host.fingerprint).values())
 
 
-def best_times(curves: Iterable[Curve]) -> dict[Any, Summary]:
+def best_times(curves: Iterable[Curve[At, PointFindings, CurveFindings]]) -> dict[At, Summary]:
     """Return the fastest of the curves' times at each point."""
-    best: dict[Any, Summary] = {}
+    best: dict[At, Summary] = {}
     for curve in curves:
         for at, seconds in curve.times.items():
             if at not in best or seconds.median < best[at].median:
@@ -128,7 +139,7 @@ def usable(cell: CellResult) -> Summary | None:
     return None if cell.has(flags.THREADS_EXCEEDED) else cell.timed
 
 
-def left_out_points(points: Iterable[Point]) -> list[str]:
+def left_out_points(points: Iterable[AnyPoint]) -> list[str]:
     """Return a sentence for each reason why numbers that a table shows are not used."""
     return left_out(
         point.cell for point in points if point.seconds is None and point.cell.timed is not None
@@ -189,7 +200,7 @@ def _number_or_zero(row: Any) -> int:
     return row if isinstance(row, int) else 0
 
 
-def curve_columns(*left_out: str) -> tuple[Column[Curve], ...]:
+def curve_columns(*left_out: str) -> tuple[Column[AnyCurve], ...]:
     """Return the columns of a curve's machine and of its axes but those left out."""
     return (
         *host_columns(lambda curve: curve.host),
@@ -199,9 +210,9 @@ def curve_columns(*left_out: str) -> tuple[Column[Curve], ...]:
     )
 
 
-def cell_columns(*names: str) -> tuple[Column[Point], ...]:
+def cell_columns(*names: str) -> tuple[Column[AnyPoint], ...]:
     """Return columns of these attributes of a point's cell."""
-    columns: tuple[Column[Point], ...] = attributes(
+    columns: tuple[Column[AnyPoint], ...] = attributes(
         lambda point: point.cell, *names, seconds=MEDIAN
     )
     return tuple(
@@ -217,17 +228,19 @@ def finding_columns(*names: str, **fields: Any) -> tuple[Column[Any], ...]:
 
 def finding_column(
     name: str, heading: str, written: Callable[[Any], str] = number
-) -> Column[Point]:
+) -> Column[AnyPoint]:
     """Return a column of a finding about points. Its field is empty where that is None."""
 
-    def text(point: Point) -> str:
+    def text(point: AnyPoint) -> str:
         value = getattr(point.findings, name)
         return "" if value is None else written(value)
 
     return Column(name, heading, lambda point: getattr(point.findings, name), text)
 
 
-def filled(columns: Iterable[Column[Point]], points: Sequence[Point]) -> list[Column[Point]]:
+def filled(
+    columns: Iterable[Column[SomePoint]], points: Sequence[SomePoint]
+) -> list[Column[SomePoint]]:
     """Return the columns of a table that have something in them."""
     return [
         column
@@ -236,14 +249,14 @@ def filled(columns: Iterable[Column[Point]], points: Sequence[Point]) -> list[Co
     ]
 
 
-def _has_text(column: Column[Point], point: Point) -> bool:
+def _has_text(column: Column[SomePoint], point: SomePoint) -> bool:
     return column.entry(point).text not in ("", MISSING)
 
 
 def curve_objects(
-    curves: Sequence[Curve],
-    columns_of_curve: Sequence[Column[Curve]],
-    columns_of_point: Sequence[Column[Point]],
+    curves: Sequence[AnyCurve],
+    columns_of_curve: Sequence[Column[AnyCurve]],
+    columns_of_point: Sequence[Column[AnyPoint]],
     key: str = "points",
 ) -> list[dict[str, Any]]:
     """Return a JSON object for each curve, with the list of its points under this key."""
@@ -254,9 +267,9 @@ def curve_objects(
 
 
 def curve_rows(
-    curves: Sequence[Curve],
-    columns_of_curve: Sequence[Column[Curve]],
-    columns_of_point: Sequence[Column[Point]],
+    curves: Sequence[AnyCurve],
+    columns_of_curve: Sequence[Column[AnyCurve]],
+    columns_of_point: Sequence[Column[AnyPoint]],
 ) -> Rows:
     """Return a CSV line for each point."""
     pairs = [(curve, point) for curve in curves for point in curve.points]

@@ -32,8 +32,8 @@ from dlbench.reports.columns import Column, objects
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
     Curve,
+    CurvePoint,
     Curves,
-    Point,
     along,
     cell_columns,
     curve_columns,
@@ -53,7 +53,7 @@ from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import Place, column_of, differ, grouped, row_of
 from dlbench.reports.results.matrix import Matrix
-from dlbench.reports.results.naming import counted, place_name, row_name, work_name
+from dlbench.reports.results.naming import counted, network_name, place_name, row_name
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.quantities import OF_LAUNCHES, QUANTITIES, SECONDS, Numbers, legend
 from dlbench.reports.results.statistics import Estimate, RatioVerdict, Summary, judge_ratio, ratio
@@ -76,7 +76,7 @@ _KNEE = "k"
 _NOT_OF_A_PLACE = ("network", *(axis.name for axis in axes.with_role(axes.ROW)))
 
 
-class Knee(NamedTuple):
+class BatchSizeKnee(NamedTuple):
     """The mini-batch beyond which no larger one pays, or None without one."""
 
     batch_size: int | None
@@ -84,39 +84,46 @@ class Knee(NamedTuple):
     latest: int | None
 
 
-class CurveFindings(NamedTuple):
+class BatchCurveFindings(NamedTuple):
     """The findings about a curve."""
 
     best_batch_size: int | None
     as_fast: tuple[int, ...]
     """Larger sizes that are not clearly slower."""
-    knee: Knee | None
+    knee: BatchSizeKnee | None
     """None with fewer than two sizes."""
     memory_ends_at: int | None
     """The smallest size for which memory was too small, above all with a number."""
 
 
-class PointFindings(NamedTuple):
+class BatchSizeFindings(NamedTuple):
     """The findings about a mini-batch size."""
 
     growth_per_doubling: Estimate | None
     """Of the throughput, from the next smaller size that takes part."""
 
 
-class Conclusions(NamedTuple):
+BatchPoint = CurvePoint[int, BatchSizeFindings]
+BatchCurve = Curve[int, BatchSizeFindings, BatchCurveFindings]
+
+
+class BatchSizeConclusions(NamedTuple):
     """The findings about several curves together."""
 
-    left_out: list[Curve]
+    left_out: list[BatchCurve]
     """Curves of a single size, where others have several."""
 
 
-def figure1(matrix: Matrix) -> Curves:
+BatchCurves = Curves[int, BatchSizeFindings, BatchCurveFindings, BatchSizeConclusions]
+
+
+def figure1(matrix: Matrix) -> BatchCurves:
     """Return the curves of a matrix over the mini-batch sizes, network by network.
 
     Curves of a single size are left out if others have several: they belong to another suite in the
     same store. Cells whose mini-batch size is not known have no place on a curve.
     """
-    networks = list(dict.fromkeys(group.network for group in matrix.rows))
+    networks = list(dict.fromkeys(work.network for work in matrix.rows))
 
     def order(place: Place) -> tuple[int, int]:
         column = column_of(place.machine, place.cell)
@@ -133,10 +140,10 @@ def figure1(matrix: Matrix) -> Curves:
     unknown = len(matrix.cells) - len(cells)
     if unknown:
         notes.append(f"Not shown: {counted(unknown, 'cell')} whose mini-batch size is not known.")
-    return Curves(tuple(drawn), tuple(notes), Conclusions(left_out))
+    return Curves(tuple(drawn), tuple(notes), BatchSizeConclusions(left_out))
 
 
-def _curve(host: Host, place: Place, cells: Iterable[CellResult]) -> Curve:
+def _curve(host: Host, place: Place, cells: Iterable[CellResult]) -> BatchCurve:
     by_size = {cell.cell.known_batch_size: cell for cell in cells}
     by_size = dict(sorted(by_size.items()))
     timed = {}
@@ -151,15 +158,15 @@ def _curve(host: Host, place: Place, cells: Iterable[CellResult]) -> Curve:
     grown = {size: growth(smaller, size, times) for smaller, size in pairwise(kept)}
     points = []
     for size, cell in by_size.items():
-        findings = PointFindings(grown.get(size))
-        points.append(Point(size, cell, timed.get(size), size in times, findings))
+        findings = BatchSizeFindings(grown.get(size))
+        points.append(CurvePoint(size, cell, timed.get(size), findings, size in times))
     best, *as_fast = fastest_sizes(times) or (None,)
     knee = knee_of(times)
     return Curve(
         host,
         place.cell,
         tuple(points),
-        CurveFindings(best, tuple(as_fast), knee, _memory_end(by_size)),
+        BatchCurveFindings(best, tuple(as_fast), knee, _memory_end(by_size)),
     )
 
 
@@ -170,12 +177,12 @@ def _memory_end(cells: Mapping[int, CellResult]) -> int | None:
     return min((size for size in ended if size > largest), default=None)
 
 
-def curve_place(curve: Curve) -> Place:
+def curve_place(curve: BatchCurve) -> Place:
     """Return the axes that the points share, without network and row."""
     return Place(curve.host.fingerprint, axes.without(curve.cell, *_NOT_OF_A_PLACE))
 
 
-def shown(point: Point, quantity: str) -> Numbers | None:
+def shown(point: BatchPoint, quantity: str) -> Numbers | None:
     """Return the value of a quantity with the ends of its interval, or None for a missing cell."""
     return QUANTITIES[quantity].value(point.cell) if point.cell.shown else None
 
@@ -207,7 +214,7 @@ def _surely_pays_not(gains: Iterable[Estimate]) -> bool:
     return all(gain.high is not None and gain.high < _WORTH for gain in gains)
 
 
-def knee_of(times: Mapping[int, Summary]) -> Knee | None:
+def knee_of(times: Mapping[int, Summary]) -> BatchSizeKnee | None:
     """Return the knee of these seconds per mini-batch, or None with fewer than two sizes."""
     sizes = sorted(times)
     if len(sizes) < 2:
@@ -215,7 +222,7 @@ def knee_of(times: Mapping[int, Summary]) -> Knee | None:
     gains = {}
     for size in sizes[:-1]:
         gains[size] = [growth(size, larger, times) for larger in sizes if larger > size]
-    return Knee(*find_knee(gains, _pays_not, _may_not_pay, _surely_pays_not))
+    return BatchSizeKnee(*find_knee(gains, _pays_not, _may_not_pay, _surely_pays_not))
 
 
 def growth(size: int, larger: int, times: Mapping[int, Summary]) -> Estimate:
@@ -225,7 +232,7 @@ def growth(size: int, larger: int, times: Mapping[int, Summary]) -> Estimate:
     return gain.changed(lambda value: value**power, f"{gain.method}, for each doubling")
 
 
-def figure1_page(content: Curves, quantity: str = "seconds") -> layout.Page:
+def figure1_page(content: BatchCurves, quantity: str = "seconds") -> layout.Page:
     """Return a table for each network and place: mini-batches down, rows across."""
     if not content.curves:
         # No measured cell has a place on a curve: the notes say why.
@@ -243,12 +250,12 @@ def figure1_page(content: Curves, quantity: str = "seconds") -> layout.Page:
     return layout.Page(before, tuple(tables), tuple(_legend(content, common, quantity)))
 
 
-def _network_and_place(curve: Curve) -> tuple[str, Place]:
+def _network_and_place(curve: BatchCurve) -> tuple[str, Place]:
     return curve.cell.network, curve_place(curve)
 
 
 def _table(
-    title: str, curves: Sequence[Curve], quantity: str, common: set[flags.FlagKind]
+    title: str, curves: Sequence[BatchCurve], quantity: str, common: set[flags.FlagKind]
 ) -> layout.Table:
     """Return the table of one network at one place.
 
@@ -274,7 +281,9 @@ def _table(
     return layout.Table(title, head, tuple(grid(entries, columns)), tuple(notes))
 
 
-def _entry(point: Point, curve: Curve, quantity: str, common: set[flags.FlagKind]) -> layout.Entry:
+def _entry(
+    point: BatchPoint, curve: BatchCurve, quantity: str, common: set[flags.FlagKind]
+) -> layout.Entry:
     entry = layout.entry(point.cell, QUANTITIES[quantity], common)
     if shown(point, quantity) is None:
         return entry
@@ -284,7 +293,7 @@ def _entry(point: Point, curve: Curve, quantity: str, common: set[flags.FlagKind
     return entry._replace(best=point.at == curve.findings.best_batch_size)
 
 
-def _legend(content: Curves, common: set[flags.FlagKind], quantity: str) -> list[str]:
+def _legend(content: BatchCurves, common: set[flags.FlagKind], quantity: str) -> list[str]:
     points = [point for curve in content.curves for point in curve.points]
     lines = []
     meaning = legend(quantity)
@@ -317,7 +326,7 @@ def _legend(content: Curves, common: set[flags.FlagKind], quantity: str) -> list
     return [*lines, *content.notes]
 
 
-def sentence(curve: Curve) -> str:
+def sentence(curve: BatchCurve) -> str:
     """Return a curve in words: the best mini-batch, the knee, and where memory ended."""
     if not curve.taking_part:
         words = ["no number that can be used"]
@@ -331,7 +340,7 @@ def sentence(curve: Curve) -> str:
     return "; ".join(words)
 
 
-def _best(curve: Curve) -> str:
+def _best(curve: BatchCurve) -> str:
     """Return the best mini-batch in words."""
     best, as_fast = curve.findings.best_batch_size, curve.findings.as_fast
     (items,) = (point.cell.items_per_second for point in curve.timed if point.at == best)
@@ -346,11 +355,13 @@ def _best(curve: Curve) -> str:
     return f"{text}, the largest measured"
 
 
-def _knee_words(curve: Curve) -> str:
+def _knee_words(curve: BatchCurve) -> str:
     """Return the knee in words, with the others that noise allows."""
+    assert curve.findings.knee is not None
     at, earliest, latest = curve.findings.knee
     if at is None:
         last = curve.taking_part[-1]
+        assert last.findings.growth_per_doubling is not None
         gain = last.findings.growth_per_doubling.value - 1
         text = f"no knee: {last.at} still gains {gain:.0%} for a doubling"
         return text if earliest is None else f"{text} (at {earliest} noise may hide one)"
@@ -360,7 +371,7 @@ def _knee_words(curve: Curve) -> str:
     return f"knee at {at}" if earliest == latest else f"knee at {at} ({earliest} to {latest})"
 
 
-def _place_names(curves: Sequence[Curve]) -> dict[Place, str]:
+def _place_names(curves: Sequence[BatchCurve]) -> dict[Place, str]:
     """Return each place in words: threads or device, unusual axes of the work.
 
     Machines are named where there are several.
@@ -370,17 +381,17 @@ def _place_names(curves: Sequence[Curve]) -> dict[Place, str]:
     names = {}
     for place, host in hosts.items():
         machine = f", {host.name}" if several else ""
-        names[place] = place_name(place.cell) + work_name(place.cell) + machine
+        names[place] = place_name(place.cell) + network_name(place.cell) + machine
     return names
 
 
 _KEYS = curve_columns("batch_size")
-_CURVE: tuple[Column[Curve], ...] = (
+_CURVE: tuple[Column[BatchCurve], ...] = (
     *_KEYS,
-    *finding_columns(*CurveFindings._fields, as_fast=None, knee=Knee._fields),
+    *finding_columns(*BatchCurveFindings._fields, as_fast=None, knee=BatchSizeKnee._fields),
     Column("summary", None, sentence, fields=None),
 )
-_POINT: tuple[Column[Point], ...] = (
+_POINT: tuple[Column[BatchPoint], ...] = (
     Column("batch_size", None, lambda point: point.at),
     *cell_columns("status", "reason", "seconds", "items_per_second"),
     Column("takes_part", None, lambda point: point.takes_part),
@@ -389,7 +400,7 @@ _POINT: tuple[Column[Point], ...] = (
 )
 
 
-def figure1_to_picture(content: Curves, path: Path, quantity: str = "seconds") -> list[Path]:
+def figure1_to_picture(content: BatchCurves, path: Path, quantity: str = "seconds") -> list[Path]:
     """Draw the figure with six places on a page, and return the files.
 
     Raises ReportError.
@@ -400,7 +411,7 @@ def figure1_to_picture(content: Curves, path: Path, quantity: str = "seconds") -
     return pictures.draw((_picture(content, page, quantity) for page in pages), path)
 
 
-def _picture(content: Curves, places: Sequence[Place], quantity: str) -> pictures.Picture:
+def _picture(content: BatchCurves, places: Sequence[Place], quantity: str) -> pictures.Picture:
     """Return a page: a row has a colour and a mark, a place a kind of line.
 
     With a single row, places have all three.
@@ -421,7 +432,7 @@ def _picture(content: Curves, places: Sequence[Place], quantity: str) -> picture
         for curve in curves:
             line_style = styles[row_of(curve.cell), curve_place(curve)]
             lines.append(_line(curve, quantity, line_style))
-        panels.append(pictures.Panel(network, lines, _ticks(lines)))
+        panels.append(pictures.CurvePanel(network, lines, _ticks(lines)))
     legend: list[tuple[str, pictures.Style]] = []
     if len(rows) > 1:
         legend += [(row_name(row), styles[row, places[0]]) for row in rows]
@@ -447,14 +458,14 @@ def _picture(content: Curves, places: Sequence[Place], quantity: str) -> picture
     )
 
 
-def _line(curve: Curve, quantity: str, line_style: pictures.Style) -> pictures.Line:
+def _line(curve: BatchCurve, quantity: str, line_style: pictures.Style) -> pictures.Line:
     """Return a curve with its marks."""
     points = []
     for point in curve.timed:
         value = shown(point, quantity)
         if value is not None:
             points.append((point.at, value))
-    findings: CurveFindings = curve.findings
+    findings: BatchCurveFindings = curve.findings
     marks: dict[str, list[int]] = {"apart": [], "knee": [], "best": [], "ended": []}
     marks["apart"] += [point.at for point in curve.timed if not point.takes_part]
     if findings.knee is not None and findings.knee.batch_size is not None:
@@ -476,7 +487,7 @@ def _ticks(lines: Iterable[pictures.Line]) -> list[float]:
     return powers if len(sizes) > 9 and powers else sorted(sizes)
 
 
-def _data(content: Curves) -> dict[str, Any]:
+def _data(content: BatchCurves) -> dict[str, Any]:
     """Return a JSON object: the curves of each network."""
     panels = []
     for network, curves in groupby(content.curves, lambda curve: curve.cell.network):

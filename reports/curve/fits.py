@@ -32,6 +32,7 @@ from dlbench.reports.results.number_text import number
 from dlbench.reports.results.statistics import (
     CONFIDENCE,
     ENOUGH_LAUNCHES,
+    NO_INTERVAL,
     PUBLISHED,
     Estimate,
     Summary,
@@ -60,7 +61,6 @@ ALIKE_SIGNIFICANCE = 0.2
 this level."""
 LEAST_ERROR = 1e-6
 """Smallest relative error of any time."""
-NO_INTERVAL = "no interval"
 BOOTSTRAP_METHOD = f"{CONFIDENCE:.0%} quantiles of fits to drawn times"
 STUDENT_METHOD = f"{CONFIDENCE:.0%} Student t of weighted least squares"
 _TAIL = (1 - CONFIDENCE) / 2
@@ -150,13 +150,13 @@ def said_probability(probability: float) -> str:
 
 
 def deviate_alike(launches: Sequence[Array]) -> bool:
-    """Return whether several groups of launches (logarithms) may deviate alike.
+    """Return whether launches of several points (logarithms) may deviate alike.
 
     Bartlett's test (1937) decides.
     """
     from scipy.stats import bartlett
 
-    variances = [float(group.var(ddof=1)) for group in launches]
+    variances = [float(of_point.var(ddof=1)) for of_point in launches]
     if min(variances) <= 0:
         return max(variances) <= 0
     # SciPy's p-value of equal variances may be NaN.
@@ -464,7 +464,9 @@ def _line_deviation(misses: Array, misses_by_point: Sequence[Array]) -> float | 
 
     Return None where too few of both are left.
     """
-    squares_of_points = [len(group) * float(group.mean()) ** 2 for group in misses_by_point]
+    squares_of_points = [
+        len(at_point) * float(at_point.mean()) ** 2 for at_point in misses_by_point
+    ]
     sums = [
         (float(np.sum(misses**2)), len(misses) - 2),
         (math.fsum(squares_of_points), len(misses_by_point) - 2),

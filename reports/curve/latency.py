@@ -20,12 +20,12 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN
 from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.left_out import left_out
-from dlbench.reports.report import ALL_RUNS, Report, ReportOptions, Source
+from dlbench.reports.report import ALL_RUNS, Report, ReportOptions, ReportSource
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import Place, grouped
 from dlbench.reports.results.matrix import Matrix
-from dlbench.reports.results.naming import counted, group_name, place_name, row_name
+from dlbench.reports.results.naming import counted, place_name, row_name, work_name
 from dlbench.reports.results.number_text import deviation, number
 from dlbench.reports.results.quantities import FEWEST_BEYOND, LATENCIES, QUANTITIES, calls_of
 from dlbench.reports.results.record import last_attempts
@@ -66,7 +66,7 @@ class Latencies(NamedTuple):
     rows: tuple[Latency, ...]
 
 
-def latencies(source: Source) -> Latencies:
+def latencies(source: ReportSource) -> Latencies:
     """Return the latencies of the cells of inference that have a number."""
     matrix = source.matrix()
     calls: dict[Place, list[float]] = {}
@@ -76,7 +76,7 @@ def latencies(source: Source) -> Latencies:
             calls.setdefault(record.place, []).extend(calls_of(outcome))
     rows = []
     timed = [cell for cell in matrix.cells.values() if cell.cell.infers and cell.timed is not None]
-    for rivals in grouped(timed, lambda cell: (cell.machine, cell.group, cell.column)).values():
+    for rivals in grouped(timed, lambda cell: (cell.machine, cell.work, cell.column)).values():
         for cell in rivals:
             seconds = calls.get(cell.place, [])
             rows.append(Latency(cell, len(seconds), _curve(seconds), _best(cell, rivals)))
@@ -160,7 +160,7 @@ def _page(content: Latencies) -> Page:
 
 
 def _group(latency: Latency) -> str:
-    return group_name(latency.cell.cell)
+    return work_name(latency.cell.cell)
 
 
 def _notes(content: Latencies) -> Iterator[str]:
@@ -185,21 +185,21 @@ def _draw(content: Latencies, path: Path, options: ReportOptions) -> list[Path]:
     rows = sorted({latency.cell.row for latency in content.rows})
     styles = {row: pictures.style(place, place, 0) for place, row in enumerate(rows)}
     panels = []
-    for (group, column), latencies_of_panel in grouped(content.rows, _group_and_column).items():
+    for (work, column), latencies_of_panel in grouped(content.rows, _work_and_column).items():
         lines = []
         for latency in latencies_of_panel:
             points = [(1 / (1 - share), (seconds, None, None)) for share, seconds in latency.curve]
             lines.append(pictures.Line(points, styles[latency.cell.row]))
-        title = ", ".join(filter(None, (group_name(group), place_name(column.cell))))
-        panels.append(pictures.Panel(title, lines, (2, 10, 100, 1000)))
+        title = ", ".join(filter(None, (work_name(work), place_name(column.cell))))
+        panels.append(pictures.CurvePanel(title, lines, (2, 10, 100, 1000)))
     legend = [(row_name(row), styles[row]) for row in rows]
     across = "one call in so many takes longer"
     picture = pictures.Picture("Latency by quantile", panels, legend, across, "a call", "s")
     return pictures.draw([picture], path)
 
 
-def _group_and_column(latency: Latency) -> tuple[Cell, Place]:
-    return latency.cell.group, latency.cell.column
+def _work_and_column(latency: Latency) -> tuple[Cell, Place]:
+    return latency.cell.work, latency.cell.column
 
 
 def _headline(content: Latencies) -> list[str]:

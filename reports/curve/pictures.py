@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dlbench.reports.curve.curve import Point
+from dlbench.reports.curve.curve import AnyPoint
 from dlbench.reports.formats import pictures
 from dlbench.reports.formats.pictures import Interval
 from dlbench.reports.results.statistics import CONFIDENCE, Summary
@@ -62,7 +62,7 @@ class Line(NamedTuple):
     did)."""
 
 
-class Panel(NamedTuple):
+class CurvePanel(NamedTuple):
     """One panel. Both axes are logarithmic unless ``linear`` makes the horizontal one linear."""
 
     title: str
@@ -83,7 +83,7 @@ class Picture(NamedTuple):
     """One file of panels. More panels than a page holds continue on further files."""
 
     title: str
-    panels: Sequence[Panel]
+    panels: Sequence[CurvePanel]
     legend: Sequence[tuple[str, Style]]
     across: str = ""
     up: str = ""
@@ -120,7 +120,7 @@ def ends(seconds: Summary) -> Interval:
     return seconds.median, seconds.low, seconds.high
 
 
-def coverage(points: Iterable[Point]) -> str:
+def coverage(points: Iterable[AnyPoint]) -> str:
     """Return the coverage of the intervals of these times: "75 to 95 %".
 
     With few steps it is less than 95 %.
@@ -150,7 +150,7 @@ def _figures(pages: Iterable[Picture]) -> "Iterator[Figure]":
             yield _figure(page, page.panels[start : start + most])
 
 
-def _figure(picture: Picture, panels: Sequence[Panel]) -> "Figure":
+def _figure(picture: Picture, panels: Sequence[CurvePanel]) -> "Figure":
     from matplotlib.lines import Line2D
 
     lines_of_legend = sum(1 + label.count("\n") for label, _ in picture.legend)
@@ -181,7 +181,7 @@ def _figure(picture: Picture, panels: Sequence[Panel]) -> "Figure":
     return figure
 
 
-def _panel(drawn: "Axes", panel: Panel, picture: Picture) -> None:
+def _panel(drawn: "Axes", panel: CurvePanel, picture: Picture) -> None:
     drawn.set_xscale("linear" if panel.linear else "log")
     drawn.set_yscale("linear" if picture.linear else "log")
     if panel.ideal:

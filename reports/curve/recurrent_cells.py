@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from dlbench.adapters import axes
 from dlbench.adapters.families import ALPHABET, Recurrent
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.claims.claims import Answer, Evidence, answers, evidence, loss_questions
+from dlbench.reports.claims.claims import ClaimVerdict, Evidence, answers, evidence, loss_questions
 from dlbench.reports.claims.figures import (
     ONE_TRAINING,
     Claimed,
@@ -28,7 +28,7 @@ from dlbench.reports.claims.figures import (
 from dlbench.reports.claims.report import figures
 from dlbench.reports.columns import Column, attributes, csv_rows, objects, table, within
 from dlbench.reports.curve import pictures
-from dlbench.reports.curve.curve import Curve, Curves, Point, cell_columns, curve_columns, grid
+from dlbench.reports.curve.curve import Curve, CurvePoint, Curves, cell_columns, curve_columns, grid
 from dlbench.reports.curve.training import (
     ALIKE,
     KNOWS_NOTHING,
@@ -36,7 +36,7 @@ from dlbench.reports.curve.training import (
     Learnt,
     Losses,
     Net,
-    Training,
+    TrainingLosses,
     cell_order,
     learnt_of,
     losses_of,
@@ -47,7 +47,7 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table
-from dlbench.reports.report import ALL_RUNS, QUANTITY, Report, ReportOptions, Source
+from dlbench.reports.report import ALL_RUNS, QUANTITY, Report, ReportOptions, ReportSource
 from dlbench.reports.results import flags, quantities
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import grouped
@@ -75,6 +75,10 @@ _UNITS = {"hours": 1, "minutes": 60, "seconds": 3600}
 _SHOWN_ONCE = {flags.FEW_LAUNCHES}
 
 
+NetPoint = CurvePoint[Net, None]
+NetCurve = Curve[Net, None, None]
+
+
 class Hours(NamedTuple):
     """Hours with the ends of their interval."""
 
@@ -86,8 +90,8 @@ class Hours(NamedTuple):
 class TimeToTarget(NamedTuple):
     """The time of a network in a row to the target of a text."""
 
-    curve: Curve
-    point: Point
+    curve: NetCurve
+    point: NetPoint
     seconds: Summary
     """Of an update."""
     learnt: Learnt
@@ -104,7 +108,7 @@ class TimeToTarget(NamedTuple):
         return self.learnt.text.digest
 
 
-class Finding(NamedTuple):
+class LectureFinding(NamedTuple):
     """One of the lecture's claims, or a cost, tried on the user's curves."""
 
     name: str
@@ -112,15 +116,18 @@ class Finding(NamedTuple):
     evidence: Evidence
 
 
-class Conclusions(NamedTuple):
+class CellConclusions(NamedTuple):
     """The findings about several curves together."""
 
     texts: tuple[Learnt, ...]
     times: list[TimeToTarget]
-    findings: list[Finding]
+    findings: list[LectureFinding]
 
 
-def study(matrix: Matrix, records: Sequence[Record]) -> Curves:
+NetCurves = Curves[Net, None, None, CellConclusions]
+
+
+def study(matrix: Matrix, records: Sequence[Record]) -> NetCurves:
     """Return the curves of a matrix over networks (`Net`), and the trainings in these records."""
     curves = _curves(matrix, records)
     texts = learnt_of(records)
@@ -133,23 +140,23 @@ def study(matrix: Matrix, records: Sequence[Record]) -> Curves:
             if ended:
                 framework = training.record.cell.framework
                 notes.append(f"{net.name}: training in {framework} ended: {ended}")
-    conclusions = Conclusions(texts, times, list(_findings(curves, texts, times)))
+    conclusions = CellConclusions(texts, times, list(_findings(curves, texts, times)))
     return Curves(curves, (*notes, *matrix.notes), conclusions)
 
 
-def _curves(matrix: Matrix, records: Iterable[Record]) -> tuple[Curve, ...]:
+def _curves(matrix: Matrix, records: Iterable[Record]) -> tuple[NetCurve, ...]:
     nets = {}
     for record in records:
         cell = record.cell
         nets[cell.network, cell.specification, cell.batch_size] = net_of(record)
     points = []
     for result in matrix.cells.values():
-        group = result.group
-        net = nets.get((group.network, group.specification, group.batch_size))
-        if net is not None and (group.precision, group.placement) == ("float32", "resident"):
-            points.append(Point(net, result, result.timed))
+        work = result.work
+        net = nets.get((work.network, work.specification, work.batch_size))
+        if net is not None and (work.precision, work.placement) == ("float32", "resident"):
+            points.append(CurvePoint(net, result, result.timed, None))
 
-    def order(point: Point) -> tuple[object, ...]:
+    def order(point: NetPoint) -> tuple[object, ...]:
         column = matrix.columns.index(point.cell.column)
         return point.at.work, column, point.cell.row, point.at.order
 
@@ -158,15 +165,15 @@ def _curves(matrix: Matrix, records: Iterable[Record]) -> tuple[Curve, ...]:
     for points_of_row in grouped(points, _work_and_row).values():
         first = points_of_row[0].cell
         shared = axes.without(first.cell, "network", "specification", "batch_size")
-        curves.append(Curve(matrix.hosts[first.machine], shared, tuple(points_of_row)))
+        curves.append(Curve(matrix.hosts[first.machine], shared, tuple(points_of_row), None))
     return tuple(curves)
 
 
-def _work_and_row(point: Point) -> tuple[object, ...]:
+def _work_and_row(point: NetPoint) -> tuple[object, ...]:
     return point.at.work, point.cell.column, point.cell.row
 
 
-def _times(curves: Iterable[Curve], learnt: Learnt) -> list[TimeToTarget]:
+def _times(curves: Iterable[NetCurve], learnt: Learnt) -> list[TimeToTarget]:
     """Return the times to the target of a text.
 
     One is on the Pareto front where no other network in any row of its machine is both clearly
@@ -206,8 +213,8 @@ def _is_beaten(time: TimeToTarget, times: Iterable[TimeToTarget]) -> bool:
 
 
 def _findings(
-    curves: Sequence[Curve], texts: Sequence[Learnt], times: Sequence[TimeToTarget]
-) -> Iterator[Finding]:
+    curves: Sequence[NetCurve], texts: Sequence[Learnt], times: Sequence[TimeToTarget]
+) -> Iterator[LectureFinding]:
     """Yield the findings that have any figure."""
     losses = losses_of(texts)
     rnn = {"cell": "rnn"}
@@ -232,7 +239,7 @@ def _findings(
     for name, sentence, questions in asked:
         support = evidence([(question, next(answered)) for question in questions])
         if support.figures:
-            yield Finding(name, sentence, support)
+            yield LectureFinding(name, sentence, support)
 
 
 def _gated_at_equal_time(times: Iterable[TimeToTarget]) -> list[Question]:
@@ -258,7 +265,7 @@ def _gated_at_equal_time(times: Iterable[TimeToTarget]) -> list[Question]:
 
 
 def _costs(
-    curves: Iterable[Curve], numbers: Mapping[str, Any], numbers_of_rival: Mapping[str, Any]
+    curves: Iterable[NetCurve], numbers: Mapping[str, Any], numbers_of_rival: Mapping[str, Any]
 ) -> list[Question]:
     """Ask how much longer an update of these networks takes than that of their rivals.
 
@@ -285,9 +292,9 @@ def flops(net: Net) -> int:
 # Tables.
 
 
-def cells_page(content: Curves, quantity: str = "seconds", against: str = "") -> Page:
+def cells_page(content: NetCurves, quantity: str = "seconds", against: str = "") -> Page:
     """Return speeds, losses, times to a loss, and findings, as tables."""
-    conclusions: Conclusions = content.conclusions
+    conclusions: CellConclusions = content.conclusions
     if not content.curves and not conclusions.texts:
         return Page((NOTHING,), (), content.notes)
     tables: list[Table] = []
@@ -337,7 +344,7 @@ def _characters(cell: CellResult, net: Net) -> float | None:
     return cell.items_per_second and cell.items_per_second * net.steps
 
 
-def _speeds(curve: Curve, quantity: str) -> Table:
+def _speeds(curve: NetCurve, quantity: str) -> Table:
     reasons: dict[str, list[str]] = {}
     entries = {}
     for point in curve.points:
@@ -370,12 +377,12 @@ def _loss_tables(learnt: Learnt) -> Iterator[Table]:
         yield _grid(title, entries, [note, *_check_lines(trainings)])
 
 
-def _loss(loss: float | None, training: Training) -> Entry:
+def _loss(loss: float | None, training: TrainingLosses) -> Entry:
     marks = {None: UNCHECKED, True: "", False: NOT_CONFIRMED}[training.confirmed]
     return Entry("ended" if loss is None else f"{loss:.3f}", "", marks, hole=loss is None)
 
 
-def _check_lines(trainings: Mapping[Net, Training]) -> Iterator[str]:
+def _check_lines(trainings: Mapping[Net, TrainingLosses]) -> Iterator[str]:
     confirming: dict[tuple[str, str, int], list[float]] = {}
     for net, training in trainings.items():
         main = training.record.cell.framework
@@ -480,13 +487,13 @@ def _time(time: TimeToTarget, unit: str) -> tuple[Entry, ...]:
     )
 
 
-def _verdict(finding: Finding) -> Entry:
+def _verdict(finding: LectureFinding) -> Entry:
     support = finding.evidence
-    holds = f", {support.holds} of {support.of}" if support.verdict is Answer.PARTLY else ""
-    return Entry(support.verdict.value + holds, hole=support.verdict is Answer.DIFFERS)
+    holds = f", {support.holds} of {support.of}" if support.verdict is ClaimVerdict.PARTLY else ""
+    return Entry(support.verdict.value + holds, hole=support.verdict is ClaimVerdict.DIFFERS)
 
 
-def _numbers(finding: Finding) -> list[dict[str, Any]]:
+def _numbers(finding: LectureFinding) -> list[dict[str, Any]]:
     numbers = []
     for question, answer in finding.evidence.figures:
         asked = {"what": question.what, "answer": answer, "claimed": question.claimed}
@@ -494,7 +501,7 @@ def _numbers(finding: Finding) -> list[dict[str, Any]]:
     return numbers
 
 
-_FINDING: tuple[Column[Finding], ...] = (
+_FINDING: tuple[Column[LectureFinding], ...] = (
     Column("name", "", lambda finding: finding.name),
     Column("finding", "finding", lambda finding: finding.finding),
     Column("verdict", "verdict", lambda finding: finding.evidence.verdict, _verdict),
@@ -503,7 +510,7 @@ _FINDING: tuple[Column[Finding], ...] = (
 )
 
 
-def _findings_table(findings: Sequence[Finding]) -> Table:
+def _findings_table(findings: Sequence[LectureFinding]) -> Table:
     notes = [
         f"{finding.name}: {figures(finding.evidence)}."
         for finding in findings
@@ -512,7 +519,7 @@ def _findings_table(findings: Sequence[Finding]) -> Table:
     return table(_FINDING, findings, "Findings", notes=notes, words=True)
 
 
-def _legend(content: Curves, quantity: str) -> Iterator[str]:
+def _legend(content: NetCurves, quantity: str) -> Iterator[str]:
     points = [point for curve in content.curves for point in curve.points]
     cells = [point.cell for point in points if point.cell.shown]
     if quantity != "loss" and cells:
@@ -538,7 +545,7 @@ def _legend(content: Curves, quantity: str) -> Iterator[str]:
     yield from content.notes
 
 
-def _trainings(content: Curves) -> list[Training]:
+def _trainings(content: NetCurves) -> list[TrainingLosses]:
     return [training for learnt in content.conclusions.texts for training in learnt.nets.values()]
 
 
@@ -548,26 +555,26 @@ def _trainings(content: Curves) -> list[Training]:
 class _Row(NamedTuple):
     """A line of JSON or CSV."""
 
-    curve: Curve
-    point: Point
+    curve: NetCurve
+    point: NetPoint
     time: TimeToTarget | None = None
     """On a text; None without one, and for the speeds of JSON."""
 
 
-def _curve_of_row(row: _Row) -> Curve:
+def _curve_of_row(row: _Row) -> NetCurve:
     return row.curve
 
 
-def _point_of_row(row: _Row) -> Point:
+def _point_of_row(row: _Row) -> NetPoint:
     return row.point
 
 
-def _characters_of_point(point: Point) -> float | None:
+def _characters_of_point(point: NetPoint) -> float | None:
     return _characters(point.cell, point.at)
 
 
 _PLACE: tuple[Column[_Row], ...] = (
-    *within(curve_columns(*(axis.name for axis in axes.with_role(axes.GROUP))), _curve_of_row),
+    *within(curve_columns(*(axis.name for axis in axes.with_role(axes.WORK))), _curve_of_row),
     *attributes(
         lambda row: row.point.at, "batch_size", "cell", "layers", "size", "steps", "embedding"
     ),
@@ -591,9 +598,9 @@ _TIME: tuple[Column[_Row], ...] = attributes(
 )
 
 
-def cells_data(content: Curves) -> dict[str, Any]:
+def cells_data(content: NetCurves) -> dict[str, Any]:
     """Return a JSON object: texts with their curves, speeds, times to a loss, findings."""
-    conclusions: Conclusions = content.conclusions
+    conclusions: CellConclusions = content.conclusions
     speeds = [_Row(curve, point) for curve in content.curves for point in curve.points]
     times = [_Row(time.curve, time.point, time) for time in conclusions.times]
     return {
@@ -605,7 +612,7 @@ def cells_data(content: Curves) -> dict[str, Any]:
     }
 
 
-def cells_rows(content: Curves) -> Rows:
+def cells_rows(content: NetCurves) -> Rows:
     """Return a CSV line for each speed, and for each text on which its network was trained."""
     rows = []
     for curve in content.curves:
@@ -631,7 +638,7 @@ def _text(learnt: Learnt) -> dict[str, Any]:
     }
 
 
-def _loss_curve(net: Net, training: Training, learnt: Learnt) -> dict[str, Any]:
+def _loss_curve(net: Net, training: TrainingLosses, learnt: Learnt) -> dict[str, Any]:
     record = training.record
     return {
         **net._asdict(),
@@ -652,7 +659,7 @@ def _loss_curve(net: Net, training: Training, learnt: Learnt) -> dict[str, Any]:
 # The picture.
 
 
-def _picture(content: Curves, learnt: Learnt) -> pictures.Picture:
+def _picture(content: NetCurves, learnt: Learnt) -> pictures.Picture:
     """Return a page: a panel against steps, then one for each curve against seconds.
 
     A cell has a colour, the number of layers a kind of line, a size a mark.
@@ -680,14 +687,16 @@ def _picture(content: Curves, learnt: Learnt) -> pictures.Picture:
     levels = (learnt.floor, learnt.target)
     against_steps = lines(dict.fromkeys(nets, 1.0))
     panels = [
-        pictures.Panel("against steps", against_steps, levels=levels, across="steps", linear=True)
+        pictures.CurvePanel(
+            "against steps", against_steps, levels=levels, across="steps", linear=True
+        )
     ]
     across = "seconds of updates (logarithmic)"
     for curve in content.curves:
         medians = {net: seconds.median for net, seconds in curve.times.items() if net in nets}
         if medians:
             title = rest_of(curve.cell)
-            panels.append(pictures.Panel(title, lines(medians), levels=levels, across=across))
+            panels.append(pictures.CurvePanel(title, lines(medians), levels=levels, across=across))
     lowest = "lowest" if learnt.text.floor is None else "floor"
     legend: list[tuple[str, pictures.Style]] = [(net.name, styles[net]) for net in nets]
     named = {
@@ -704,16 +713,16 @@ def _style_order(net: Net) -> tuple[object, ...]:
     return net.work, cell_order(net.cell), net.layers, net.size
 
 
-def _analyse(source: Source) -> Curves:
+def _analyse(source: ReportSource) -> NetCurves:
     return study(source.matrix(), source.results().records)
 
 
-def _draw(content: Curves, path: Path, options: ReportOptions) -> list[Path]:
+def _draw(content: NetCurves, path: Path, options: ReportOptions) -> list[Path]:
     pages = [_picture(content, learnt) for learnt in content.conclusions.texts]
     return pictures.draw(pages, path)
 
 
-def _is_drawable(content: Curves) -> bool:
+def _is_drawable(content: NetCurves) -> bool:
     return any(training.steps for training in _trainings(content))
 
 

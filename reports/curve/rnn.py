@@ -12,7 +12,7 @@ devices, machines and thread counts; rows compared.
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
@@ -22,8 +22,8 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import Column, attributes, objects, within
 from dlbench.reports.curve.curve import (
     Curve,
+    CurvePoint,
     Curves,
-    Point,
     adjust_together,
     along,
     best_times,
@@ -40,13 +40,13 @@ from dlbench.reports.curve.fits import Crossing, crossing, fit_line
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import Entry, Page, Table
-from dlbench.reports.report import ALL_RUNS, REFERENCE, Report, Source
+from dlbench.reports.report import ALL_RUNS, REFERENCE, Report, ReportSource
 from dlbench.reports.results import flags, quantities
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import name_among
 from dlbench.reports.results.keys import Place, grouped
 from dlbench.reports.results.matrix import Matrix
-from dlbench.reports.results.naming import group_name, place_name, rest_of, row_name, threads_name
+from dlbench.reports.results.naming import place_name, rest_of, row_name, threads_name, work_name
 from dlbench.reports.results.networks import Networks, networks_of
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.published import BRANDFONBRENER2017, UPDATES, networks_of_2017
@@ -106,11 +106,11 @@ Times = Mapping[Size, Summary]
 ByUnits = Mapping[int, Summary]
 
 
-class Side(NamedTuple):
+class CrossingSide(NamedTuple):
     """A side of a crossing: a device with the best time at each size, or one thread count."""
 
     name: str
-    curve: Curve
+    curve: "SizeCurve"
     """Any of its curves."""
     times: Times
 
@@ -127,7 +127,7 @@ class FittedLine(NamedTuple):
     largest_residual: float | None
 
 
-class Knee(NamedTuple):
+class UnitsKnee(NamedTuple):
     """The number of units from which growth counts, or None where it never does."""
 
     hidden: int | None
@@ -148,7 +148,7 @@ class GrownSize(NamedTuple):
 class Growth(NamedTuple):
     """The growth of a time with the units."""
 
-    knee: Knee
+    knee: UnitsKnee
     sizes: list[GrownSize]
 
 
@@ -158,7 +158,7 @@ class SeriesGrowth(NamedTuple):
     steps: int
     inputs: int
     activation: str
-    knee: Knee
+    knee: UnitsKnee
     sizes: list[GrownSize]
 
     @property
@@ -167,11 +167,15 @@ class SeriesGrowth(NamedTuple):
         return Size(0, self.steps, self.inputs, self.activation)
 
 
-class Findings(NamedTuple):
+class SizeFindings(NamedTuple):
     """The findings about a curve."""
 
     fits: list[FittedLine]
     growth: list[SeriesGrowth]
+
+
+SizePoint = CurvePoint[Size, None]
+SizeCurve = Curve[Size, None, SizeFindings]
 
 
 class UnitsCompared(NamedTuple):
@@ -186,8 +190,8 @@ class UnitsCompared(NamedTuple):
 class ThreadsCompared(NamedTuple):
     """A row with more threads against the same row with one."""
 
-    curve: Curve
-    one: Curve
+    curve: SizeCurve
+    one: SizeCurve
     size: Size
     """The numbers that the compared networks share."""
     faster_from: int | None
@@ -208,7 +212,7 @@ class NamedSide(NamedTuple):
 class SeriesCrossing(NamedTuple):
     """The number of units from which the second side is faster."""
 
-    curve: Curve
+    curve: SizeCurve
     """A curve of the second side."""
     what: str
     """The row, or the framework."""
@@ -222,7 +226,7 @@ class SeriesCrossing(NamedTuple):
 class ComparedRow(NamedTuple):
     """A row against the fastest rows of its machine and work."""
 
-    curve: Curve
+    curve: SizeCurve
     times_fastest: Estimate
     """The mean over its networks."""
     sizes: int
@@ -232,28 +236,36 @@ class ComparedRow(NamedTuple):
     fastest_at: tuple[Size, ...]
 
 
-class Conclusions(NamedTuple):
+class SizeConclusions(NamedTuple):
     """The findings about several curves together."""
 
     threads: list[ThreadsCompared]
     crossings: list[SeriesCrossing]
     compared: list[ComparedRow]
-    published: Curves | None = None
+    published: "SizeCurves | None" = None
     """A published study to show too."""
 
 
-def study(matrix: Matrix, networks: Networks) -> Curves:
+SizeCurves = Curves[Size, None, SizeFindings, SizeConclusions]
+
+
+def study(matrix: Matrix, networks: Networks) -> SizeCurves:
     """Return the study of these networks in the matrix."""
     curves = []
     for place, cells in sizes_of(matrix, networks).items():
         name = name_among(matrix.hosts, place.machine)
         host = replace(matrix.hosts[place.machine], name=name)
-        points = [Point(size, cells[size], usable(cells[size])) for size in sorted(cells)]
-        curve = Curve(host, place.cell, tuple(points))
-        curves.append(curve._replace(findings=_find(curve.times)))
+        points = []
+        times = {}
+        for size in sorted(cells):
+            seconds = usable(cells[size])
+            points.append(CurvePoint(size, cells[size], seconds, None))
+            if seconds is not None:
+                times[size] = seconds
+        curves.append(Curve(host, place.cell, tuple(points), _find(times)))
     threads = _compare_threads(curves)
     crossings = [*_crossings_of_threads(curves, threads), *_crossings_of_places(curves)]
-    conclusions = Conclusions(threads, crossings, list(_compare_rows(curves)))
+    conclusions = SizeConclusions(threads, crossings, list(_compare_rows(curves)))
     return Curves(tuple(curves), matrix.notes if curves else (), conclusions)
 
 
@@ -270,7 +282,7 @@ def sizes_of(matrix: Matrix, networks: Networks) -> dict[Place, dict[Size, CellR
             sizes[key] = Size(*(numbers[name] for name in Size._fields))
 
     def network_key(cell: CellResult) -> tuple[str, str]:
-        return cell.group.network, cell.group.specification
+        return cell.work.network, cell.work.specification
 
     cells = [cell for cell in matrix.cells.values() if network_key(cell) in sizes]
     cells_by_size = {}
@@ -292,7 +304,7 @@ def series(times: Times, name: str = "hidden") -> dict[Size, dict[int, Summary]]
     return by_size
 
 
-def _find(times: Times) -> Findings:
+def _find(times: Times) -> SizeFindings:
     """Return straight lines over the time steps, and the growth over the units."""
     fits = []
     for size, times_by_steps in series(times, "steps").items():
@@ -303,7 +315,7 @@ def _find(times: Times) -> Findings:
     for size, times_by_units in series(times).items():
         if len(times_by_units) > 1:
             grown.append(SeriesGrowth(*size[1:], *growth(times_by_units)))
-    return Findings(fits, grown)
+    return SizeFindings(fits, grown)
 
 
 def growth(times: ByUnits) -> Growth:
@@ -318,7 +330,7 @@ def growth(times: ByUnits) -> Growth:
     ratios[smallest] = Estimate(1.0, 1.0, 1.0, "the smallest itself")
     exponents = {many: _exponent(few, many, times) for few, many in pairwise(times)}
     sizes = [GrownSize(units, ratios[units], exponents.get(units)) for units in times]
-    return Growth(Knee(*find_knee(ratios, _grows, _may_grow, _surely_grows)), sizes)
+    return Growth(UnitsKnee(*find_knee(ratios, _grows, _may_grow, _surely_grows)), sizes)
 
 
 def _exponent(few: int, many: int, times: ByUnits) -> Estimate:
@@ -344,9 +356,9 @@ def _surely_grows(over_smallest: Estimate) -> bool:
     return low > FLAT
 
 
-def _compare_threads(curves: Sequence[Curve]) -> list[ThreadsCompared]:
+def _compare_threads(curves: Sequence[SizeCurve]) -> list[ThreadsCompared]:
     """Compare each row's time with a thread for each core, or the most below, with that of one."""
-    sides: list[tuple[Curve, Curve, Size]] = []
+    sides: list[tuple[SizeCurve, SizeCurve, Size]] = []
     contrasts: list[dict[int, Contrast]] = []
     for one in curves:
         if not one.cell.on_cpu or one.cell.threads != 1:
@@ -375,7 +387,7 @@ def _compare_threads(curves: Sequence[Curve]) -> list[ThreadsCompared]:
     return rows
 
 
-def _most_threads(one: Curve, curves: Iterable[Curve]) -> Curve:
+def _most_threads(one: SizeCurve, curves: Iterable[SizeCurve]) -> SizeCurve:
     """Return the curve of this row with the most threads, at most one for each core."""
     cores = one.host.own_cores or math.inf
     same_row = [
@@ -402,25 +414,27 @@ def faster_from(verdicts: Mapping[int, RatioVerdict]) -> int | None:
 
 
 def _crossings_of_threads(
-    curves: Sequence[Curve], compared: Iterable[ThreadsCompared]
+    curves: Sequence[SizeCurve], compared: Iterable[ThreadsCompared]
 ) -> Iterator[SeriesCrossing]:
     """Yield the number of units from which a row is faster with more threads."""
     for row in {row.curve.place: row for row in compared}.values():
         first, second = (
-            Side(place_name(curve.cell) + _machine_suffix(curves, curve), curve, curve.times)
+            CrossingSide(
+                place_name(curve.cell) + _machine_suffix(curves, curve), curve, curve.times
+            )
             for curve in (row.one, row.curve)
         )
         yield from _cross(first, second, row_name(row.curve.cell))
 
 
-def _crossings_of_places(curves: Sequence[Curve]) -> Iterator[SeriesCrossing]:
+def _crossings_of_places(curves: Sequence[SizeCurve]) -> Iterator[SeriesCrossing]:
     """Yield the number of units from which another device or machine is faster.
 
     A framework is compared with itself, on each device at its best.
     """
     shared_axes = ("framework", "batch_size", "precision", "placement", "storage", "tuning")
 
-    def shared_cell(curve: Curve) -> Cell:
+    def shared_cell(curve: SizeCurve) -> Cell:
         return axes.project(curve.cell, shared_axes)
 
     for shared, alike in grouped(curves, shared_cell).items():
@@ -428,7 +442,7 @@ def _crossings_of_places(curves: Sequence[Curve]) -> Iterator[SeriesCrossing]:
         for curves_of_device in grouped(alike, _machine_and_device).values():
             first_curve = curves_of_device[0]
             name = first_curve.cell.device + _machine_suffix(curves, first_curve)
-            sides.append(Side(name, first_curve, best_times(curves_of_device)))
+            sides.append(CrossingSide(name, first_curve, best_times(curves_of_device)))
         for first, second in combinations(sides, 2):
             first_on_cpu = first.curve.cell.on_cpu
             swap = first_on_cpu is second.curve.cell.on_cpu
@@ -438,17 +452,19 @@ def _crossings_of_places(curves: Sequence[Curve]) -> Iterator[SeriesCrossing]:
                 yield from _cross(second, first, row_name(shared))
 
 
-def _machine_and_device(curve: Curve) -> tuple[str, str]:
+def _machine_and_device(curve: SizeCurve) -> tuple[str, str]:
     return curve.host.fingerprint, curve.cell.device
 
 
-def _machine_suffix(curves: Iterable[Curve], curve: Curve) -> str:
+def _machine_suffix(curves: Iterable[SizeCurve], curve: SizeCurve) -> str:
     """Return the suffix that names a machine where there are several."""
     machines = {other.host.fingerprint for other in curves}
     return f" of {curve.host.name}" if len(machines) > 1 else ""
 
 
-def _cross(first: Side, second: Side, what: str, swap: bool = False) -> Iterator[SeriesCrossing]:
+def _cross(
+    first: CrossingSide, second: CrossingSide, what: str, swap: bool = False
+) -> Iterator[SeriesCrossing]:
     """Yield the crossing of each series of two sides.
 
     With ``swap`` the sides change places where the second does not gain with the units.
@@ -468,7 +484,7 @@ def _cross(first: Side, second: Side, what: str, swap: bool = False) -> Iterator
             yield SeriesCrossing(fast.curve, what, _named_side(slow), _named_side(fast), size, at)
 
 
-def _named_side(side: Side) -> NamedSide:
+def _named_side(side: CrossingSide) -> NamedSide:
     host, cell = side.curve.host, side.curve.cell
     return NamedSide(host.fingerprint, host.name, side.name, cell.device, cell.batch_size)
 
@@ -479,7 +495,7 @@ def _gains(first: ByUnits, second: ByUnits) -> bool:
     return not gains or gains[-1] >= gains[0]
 
 
-def _compare_rows(curves: Iterable[Curve]) -> Iterator[ComparedRow]:
+def _compare_rows(curves: Iterable[SizeCurve]) -> Iterator[ComparedRow]:
     """Compare the curves of each machine and work, over networks of usual inputs and activation.
 
     A network takes part if at least half as many curves have it as have the most common one: being
@@ -503,7 +519,7 @@ def _compare_rows(curves: Iterable[Curve]) -> Iterator[ComparedRow]:
             yield from sorted(rows, key=lambda row: row.times_fastest.value)
 
 
-def _machine_and_work(curve: Curve) -> tuple[str, Cell]:
+def _machine_and_work(curve: SizeCurve) -> tuple[str, Cell]:
     return curve.host.fingerprint, _work_cell(curve)
 
 
@@ -525,7 +541,7 @@ class Field(NamedTuple):
 
     subtitle: str
     heading: str
-    row: Any
+    row: Hashable
     column: str
 
 
@@ -538,7 +554,7 @@ class Saying(NamedTuple):
     size: Size
 
 
-def rnn_page(content: Curves, quantity: str) -> Page:
+def rnn_page(content: SizeCurves, quantity: str) -> Page:
     """Return the five tables and, of a published study, its times and lines."""
     if not content.curves:
         return Page((NOTHING,), (), content.notes)
@@ -583,20 +599,20 @@ def _column_order(column: str) -> tuple[bool, int]:
     return column.startswith("i"), int(column.removeprefix("i"))
 
 
-def _title(curve: Curve, size: Size) -> str:
+def _title(curve: SizeCurve, size: Size) -> str:
     """Return the subtitle of a table: "AMD EPYC, relu, mini-batch 1"."""
     return f"{curve.host.name}, {_work(curve, size)}"
 
 
-def _work_cell(curve: Curve) -> Cell:
+def _work_cell(curve: SizeCurve) -> Cell:
     """Return the axes of curves that do the same work."""
     return axes.project(curve.cell, ("batch_size", "precision", "placement", "storage"))
 
 
-def _work(curve: Curve, size: Size) -> str:
+def _work(curve: SizeCurve, size: Size) -> str:
     """Return the work: "relu, mini-batch 1", with unusual inputs the time steps too."""
     steps = "" if size.inputs == 2 else f", n_steps {size.steps}"
-    return group_name(_work_cell(curve)._replace(network=size.activation)) + steps
+    return work_name(_work_cell(curve)._replace(network=size.activation)) + steps
 
 
 def _column(size: Size) -> str:
@@ -613,7 +629,7 @@ def _series_name(size: Size) -> str:
     return f"{size.steps}{_inputs_suffix(size.inputs)}"
 
 
-def _times_tables(content: Curves, quantity: str) -> Iterator[Table]:
+def _times_tables(content: SizeCurves, quantity: str) -> Iterator[Table]:
     title, value = QUANTITIES[quantity]
     cells = [point.cell for curve in content.curves for point in curve.points]
     common = layout.common_flags(cell for cell in cells if cell.shown)
@@ -636,7 +652,7 @@ def _times_tables(content: Curves, quantity: str) -> Iterator[Table]:
     yield from _pivot(title.capitalize(), fields, notes)
 
 
-def _line_tables(content: Curves) -> Iterator[Table]:
+def _line_tables(content: SizeCurves) -> Iterator[Table]:
     lines_by_title: dict[str, list[tuple[Entry, ...]]] = {}
     for curve in content.curves:
         for fit in curve.findings.fits:
@@ -675,7 +691,7 @@ def _notes(sayings: Iterable[Saying]) -> dict[str, list[str]]:
     return notes
 
 
-def _growth_tables(content: Curves) -> Iterator[Table]:
+def _growth_tables(content: SizeCurves) -> Iterator[Table]:
     fields: dict[Field, Entry] = {}
     knees = []
     for curve in content.curves:
@@ -703,7 +719,7 @@ def knee_words(hidden: int | None, earliest: int | None, latest: int | None) -> 
     return value if first == last == value else f"{value} ({first} to {last})"
 
 
-def _threads_tables(content: Curves) -> Iterator[Table]:
+def _threads_tables(content: SizeCurves) -> Iterator[Table]:
     fields: dict[Field, Entry] = {}
     sayings = []
     for row in content.conclusions.threads:
@@ -727,7 +743,7 @@ def threads_words(threads: int, smallest_faster: int | None, units: Sequence[int
     return f"use 1 thread below n_rec {smallest_faster}"
 
 
-def _crossing_tables(content: Curves) -> Iterator[Table]:
+def _crossing_tables(content: SizeCurves) -> Iterator[Table]:
     fields: dict[Field, Entry] = {}
     for crossed in content.conclusions.crossings:
         title = _work(crossed.curve, crossed.size)
@@ -736,7 +752,7 @@ def _crossing_tables(content: Curves) -> Iterator[Table]:
     yield from _pivot("n_rec from which on the second is faster", fields, {}, corner="")
 
 
-def _compared_tables(content: Curves) -> Iterator[Table]:
+def _compared_tables(content: SizeCurves) -> Iterator[Table]:
     lines_by_title: dict[str, list[tuple[Entry, ...]]] = {}
     for row in content.conclusions.compared:
         lines = lines_by_title.setdefault(_title(row.curve, Size(0, 0)), [])
@@ -763,7 +779,7 @@ def _describe_sizes(sizes: Sequence[Size], compared: int) -> str:
     return f"{share}: {'; '.join(words)}"
 
 
-def _legend(content: Curves) -> Iterator[str]:
+def _legend(content: SizeCurves) -> Iterator[str]:
     yield f"{layout.HALF_WIDTH}; iN: N inputs and outputs instead of 2."
     if any(curve.findings.fits for curve in content.curves):
         yield (
@@ -800,16 +816,23 @@ def _legend(content: Curves) -> Iterator[str]:
 # JSON and CSV.
 
 
-def _seconds_column(name: str, convert: Callable[[float, Size], float]) -> Column[Point]:
-    def value(point: Point) -> float | None:
+def _seconds_column(name: str, convert: Callable[[float, Size], float]) -> Column[SizePoint]:
+    def value(point: SizePoint) -> float | None:
         seconds = point.cell.seconds
         return None if seconds is None else convert(seconds.median, point.at)
 
     return Column(name, None, value)
 
 
+def _curve_of_threads(compared: ThreadsCompared) -> SizeCurve:
+    return compared.curve
+
+
+def _curve_of_row(compared: ComparedRow) -> SizeCurve:
+    return compared.curve
+
+
 _KEYS = curve_columns("network", "specification")
-_ROW: tuple[Column[Any], ...] = within(_KEYS, lambda row: row.curve)
 _CURVE = (*_KEYS, *finding_columns("fits", "growth", fits=None, growth=None))
 _POINT = (
     *attributes(lambda point: point.at, *Size._fields),
@@ -818,14 +841,14 @@ _POINT = (
     _seconds_column("seconds_of_a_run", _seconds_of_run),
     *cell_columns("flags"),
 )
-_THREADS: tuple[Column[Any], ...] = (
-    *_ROW,
+_THREADS: tuple[Column[ThreadsCompared], ...] = (
+    *within(_KEYS, _curve_of_threads),
     *attributes(lambda row: row.size, *_SERIES),
     *attributes(lambda row: row, "against", "faster_from", "sizes"),
 )
 
 
-_CROSSING: tuple[Column[Any], ...] = (
+_CROSSING: tuple[Column[SeriesCrossing], ...] = (
     *attributes(lambda crossed: crossed, "what", "first", "second"),
     *attributes(lambda crossed: crossed.size, *_SERIES),
     *attributes(
@@ -840,15 +863,15 @@ _CROSSING: tuple[Column[Any], ...] = (
 )
 
 
-_COMPARED: tuple[Column[Any], ...] = (
-    *_ROW,
+_COMPARED: tuple[Column[ComparedRow], ...] = (
+    *within(_KEYS, _curve_of_row),
     *attributes(lambda row: row, "times_fastest", "sizes"),
     Column("of", None, lambda row: row.compared),
     *attributes(lambda row: row, "fastest_at"),
 )
 
 
-def rnn_data(content: Curves) -> dict[str, Any]:
+def rnn_data(content: SizeCurves) -> dict[str, Any]:
     """Return a JSON object: the curves, the conclusions, and the published study."""
     conclusions = content.conclusions
     published = conclusions.published
@@ -863,7 +886,7 @@ def rnn_data(content: Curves) -> dict[str, Any]:
     }
 
 
-def rnn_rows(content: Curves) -> Rows:
+def rnn_rows(content: SizeCurves) -> Rows:
     """Return a CSV line for each time, missing ones and those of the published study too."""
     curves = [*content.curves]
     if content.conclusions.published is not None:
@@ -871,12 +894,12 @@ def rnn_rows(content: Curves) -> Rows:
     return curve_rows(curves, _CURVE, _POINT)
 
 
-def published() -> Curves:
+def published() -> SizeCurves:
     """Return the study of 2017 without its first trials, which its author calls strangely long."""
     return study(published_study(BRANDFONBRENER2017).matrix(first=False), networks_of_2017())
 
 
-def _analyse(source: Source) -> Curves:
+def _analyse(source: ReportSource) -> SizeCurves:
     reference = source.options.reference
     if reference == BRANDFONBRENER2017:
         return published()

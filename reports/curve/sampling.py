@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
-from dlbench.adapters.families import Machine
+from dlbench.adapters.families import SamplingMachine
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import VALUE, Column, attributes, objects, table, within
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
     Curve,
+    CurvePoint,
     Curves,
-    Point,
     along,
     best_times,
     by_machine,
@@ -35,12 +35,12 @@ from dlbench.reports.curve.curve import (
 from dlbench.reports.curve.fits import Crossing, crossing
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
-from dlbench.reports.report import ALL_RUNS, QUANTITY, Report, ReportOptions, Source
-from dlbench.reports.results import quantities
+from dlbench.reports.report import ALL_RUNS, QUANTITY, Report, ReportOptions, ReportSource
+from dlbench.reports.results import flags, quantities
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.matrix import Matrix
-from dlbench.reports.results.naming import rest_of, work_name
+from dlbench.reports.results.naming import network_name, rest_of
 from dlbench.reports.results.networks import family_of_record
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.record import Record
@@ -70,12 +70,16 @@ class MachineFindings(NamedTuple):
     words: str
 
 
-class PointFindings(NamedTuple):
+class ChainFindings(NamedTuple):
     """The quantities of a number of chains. They are None for a missing cell."""
 
     nanoseconds_per_update: float | None
     updates_per_second: float | None
     nanojoules_per_update: float | None
+
+
+ChainPoint = CurvePoint[int, ChainFindings]
+ChainCurve = Curve[int, ChainFindings, MachineFindings]
 
 
 class ChainsCrossing(NamedTuple):
@@ -93,26 +97,29 @@ class ChainsCrossing(NamedTuple):
 class Exactness(NamedTuple):
     """The time of an exact sweep over that of all units at once."""
 
-    curve: Curve
+    curve: ChainCurve
     units: int
     order: str
     chains: int
     ratio: Estimate
 
 
-class Conclusions(NamedTuple):
+class SamplingConclusions(NamedTuple):
     """The findings about several curves together."""
 
     crossings: list[ChainsCrossing]
     exactness: list[Exactness]
 
 
-def study(matrix: Matrix, records: Iterable[Record]) -> Curves:
+ChainCurves = Curves[int, ChainFindings, MachineFindings, SamplingConclusions]
+
+
+def study(matrix: Matrix, records: Iterable[Record]) -> ChainCurves:
     """Return the study of the sampling machines in the matrix."""
     machines = {}
     for record in records:
         family = family_of_record(record)
-        if isinstance(family, Machine):
+        if isinstance(family, SamplingMachine):
             machines[_network(record.cell)] = family
     sampling = [cell for cell in matrix.cells.values() if _network(cell.cell) in machines]
     curves = []
@@ -129,7 +136,7 @@ def study(matrix: Matrix, records: Iterable[Record]) -> Curves:
         points = [_point(cell, machine.decisions) for cell in cells]
         points.sort(key=lambda point: point.at)
         curves.append(Curve(matrix.hosts[place.machine], place.cell, tuple(points), findings))
-    conclusions = Conclusions(list(_crossings(curves)), list(_exactness(curves)))
+    conclusions = SamplingConclusions(list(_crossings(curves)), list(_exactness(curves)))
     return Curves(tuple(curves), matrix.notes if curves else (), conclusions)
 
 
@@ -137,11 +144,11 @@ def _network(cell: Cell) -> tuple[str, str]:
     return cell.network, cell.specification
 
 
-def _network_of_curve(curve: Curve) -> tuple[str, str]:
+def _network_of_curve(curve: ChainCurve) -> tuple[str, str]:
     return _network(curve.cell)
 
 
-def _point(cell: CellResult, decisions: int) -> Point:
+def _point(cell: CellResult, decisions: int) -> ChainPoint:
     chains = cell.cell.known_batch_size
     updates = chains * decisions
     nanoseconds = rate = nanojoules = None
@@ -151,17 +158,17 @@ def _point(cell: CellResult, decisions: int) -> Point:
     energy = quantities.QUANTITIES["cpu_joules" if cell.cell.on_cpu else "joules"].value(cell)
     if energy is not None:
         nanojoules = energy[0] * 1e9 / updates
-    findings = PointFindings(nanoseconds, rate, nanojoules)
-    return Point(chains, cell, usable(cell), findings=findings)
+    findings = ChainFindings(nanoseconds, rate, nanojoules)
+    return CurvePoint(chains, cell, usable(cell), findings)
 
 
-def _name(curve: Curve, curves: Iterable[Curve]) -> str:
+def _name(curve: ChainCurve, curves: Iterable[ChainCurve]) -> str:
     """Return a row at a place, with its machine where there are several."""
     machines = {other.host.fingerprint for other in curves}
     return rest_of(curve.cell) + (f" on {curve.host.name}" if len(machines) > 1 else "")
 
 
-def _crossings(curves: list[Curve]) -> Iterator[ChainsCrossing]:
+def _crossings(curves: list[ChainCurve]) -> Iterator[ChainsCrossing]:
     """Yield for each network the number of chains from which another row, or GPUs, are faster.
 
     The row that is fastest with few chains is compared with the one that is fastest with many.
@@ -187,20 +194,20 @@ def _crossings(curves: list[Curve]) -> Iterator[ChainsCrossing]:
                 )
 
 
-def _fastest(curves: Iterable[Curve], chains: int) -> Curve:
+def _fastest(curves: Iterable[ChainCurve], chains: int) -> ChainCurve:
     """Return the curve that is fastest with this many chains."""
     measured = [curve for curve in curves if chains in curve.times]
     return min(measured, key=lambda curve: curve.times[chains].median)
 
 
-def _exactness(curves: list[Curve]) -> Iterator[Exactness]:
+def _exactness(curves: list[ChainCurve]) -> Iterator[Exactness]:
     """Yield the time of each exact sweep over that of all units at once.
 
     The machines differ in nothing else.
     """
     ordered = [curve for curve in curves if curve.findings.order]
     for alike in grouped(ordered, _all_but_order).values():
-        by_order = {curve.findings.order: curve for curve in alike}
+        by_order = {curve.findings.order or "": curve for curve in alike}
         at_once = by_order.pop(ALL_AT_ONCE, None)
         if at_once is None:
             continue
@@ -211,7 +218,7 @@ def _exactness(curves: list[Curve]) -> Iterator[Exactness]:
                     yield Exactness(curve, curve.findings.units, order, chains, cost)
 
 
-def _all_but_order(curve: Curve) -> tuple[object, ...]:
+def _all_but_order(curve: ChainCurve) -> tuple[object, ...]:
     cell = axes.without(curve.cell, "network", "specification")
     return curve.host.fingerprint, cell, curve.findings.units, curve.findings.tau
 
@@ -219,7 +226,7 @@ def _all_but_order(curve: Curve) -> tuple[object, ...]:
 # Tables.
 
 
-def _page(content: Curves, quantity: str) -> Page:
+def _page(content: ChainCurves, quantity: str) -> Page:
     """Return a table of each network on each machine, the crossings, and the cost of exactness."""
     if not content.curves:
         return Page((NOTHING,), (), content.notes)
@@ -243,7 +250,7 @@ def _page(content: Curves, quantity: str) -> Page:
     return Page((before,), tuple(tables), tuple(_legend(content, common, quantity)))
 
 
-def _times_table(curves: list[Curve], quantity: str, common: set[Any]) -> Table:
+def _times_table(curves: list[ChainCurve], quantity: str, common: set[flags.FlagKind]) -> Table:
     points = [(rest_of(curve.cell), point) for curve in curves for point in curve.points]
     entries = {(name, point.at): _entry(point, quantity, common) for name, point in points}
     holes = [
@@ -253,7 +260,7 @@ def _times_table(curves: list[Curve], quantity: str, common: set[Any]) -> Table:
     ]
     chains = sorted({point.at for _, point in points})
     first = curves[0]
-    work = f"{work_name(first.cell)} ({first.findings.words})"
+    work = f"{network_name(first.cell)} ({first.findings.words})"
     return Table(
         f"{QUANTITIES[quantity][0]}: {work}, on {first.host.name}",
         ("chains", *map(str, chains)),
@@ -262,7 +269,7 @@ def _times_table(curves: list[Curve], quantity: str, common: set[Any]) -> Table:
     )
 
 
-def _entry(point: Point, quantity: str, common: set[Any]) -> Entry:
+def _entry(point: ChainPoint, quantity: str, common: set[flags.FlagKind]) -> Entry:
     entry = layout.entry(point.cell, quantities.QUANTITIES["seconds"], common)
     if entry.hole:
         return entry
@@ -275,7 +282,7 @@ def _entry(point: Point, quantity: str, common: set[Any]) -> Entry:
     return entry._replace(text=number(factor * value))
 
 
-def _exactness_tables(content: Curves) -> Iterator[Table]:
+def _exactness_tables(content: ChainCurves) -> Iterator[Table]:
     by_units = grouped(content.conclusions.exactness, lambda cost: cost.units)
     for units, costs in sorted(by_units.items()):
         curves = [cost.curve for cost in costs]
@@ -293,7 +300,7 @@ def _exactness_tables(content: Curves) -> Iterator[Table]:
         )
 
 
-def _legend(content: Curves, common: set[Any], quantity: str) -> Iterator[str]:
+def _legend(content: ChainCurves, common: set[flags.FlagKind], quantity: str) -> Iterator[str]:
     yield layout.HALF_WIDTH
     if content.conclusions.exactness:
         yield (
@@ -326,23 +333,23 @@ _CURVE = (
     *curve_columns("batch_size"),
     *finding_columns("family", "order", "units", "updates", "tau"),
 )
-_POINT: tuple[Column[Point], ...] = (
+_POINT: tuple[Column[ChainPoint], ...] = (
     Column("chains", None, lambda point: point.at),
     *cell_columns("status", "reason", "seconds"),
-    *finding_columns(*PointFindings._fields),
+    *finding_columns(*ChainFindings._fields),
     *cell_columns("flags"),
 )
 
 
-def _curve_of_cost(cost: Exactness) -> Curve:
+def _curve_of_cost(cost: Exactness) -> ChainCurve:
     return cost.curve
 
 
-_EXACTNESS: tuple[Column[Any], ...] = (
+_EXACTNESS: tuple[Column[Exactness], ...] = (
     *within(curve_columns("batch_size"), _curve_of_cost),
     *attributes(lambda cost: cost, "units", "order", "chains", "ratio", ratio=VALUE),
 )
-_CROSSING: tuple[Column[Any], ...] = (
+_CROSSING: tuple[Column[ChainsCrossing], ...] = (
     Column("network", "", lambda crossed: crossed.network),
     *attributes(lambda crossed: crossed, "specification", "what"),
     Column("first", "of few chains", lambda crossed: crossed.first),
@@ -360,7 +367,7 @@ _CROSSING: tuple[Column[Any], ...] = (
 )
 
 
-def _data(content: Curves) -> dict[str, Any]:
+def _data(content: ChainCurves) -> dict[str, Any]:
     """Return a JSON object: the curves, the crossings, and the cost of exactness."""
     return {
         "lines": curve_objects(content.curves, _CURVE, _POINT),
@@ -370,7 +377,7 @@ def _data(content: Curves) -> dict[str, Any]:
     }
 
 
-def _picture(curves: list[Curve]) -> pictures.Picture:
+def _picture(curves: list[ChainCurve]) -> pictures.Picture:
     """Return a page: a panel for each network, updates a second by chains."""
     names = list(dict.fromkeys(rest_of(curve.cell) for curve in curves))
     styles = {
@@ -382,16 +389,16 @@ def _picture(curves: list[Curve]) -> pictures.Picture:
         lines = [
             pictures.Line(_rates(curve), styles[rest_of(curve.cell)]) for curve in curves_of_network
         ]
-        panels.append(pictures.Panel(network, lines, chains))
+        panels.append(pictures.CurvePanel(network, lines, chains))
     title = f"Updates a second of sampling machines, on {curves[0].host.name}"
     return pictures.Picture(title, panels, list(styles.items()), "chains", "updates a second")
 
 
-def _work_name(curve: Curve) -> str:
-    return work_name(curve.cell)
+def _work_name(curve: ChainCurve) -> str:
+    return network_name(curve.cell)
 
 
-def _rates(curve: Curve) -> list[tuple[int, tuple[float, float | None, float | None]]]:
+def _rates(curve: ChainCurve) -> list[tuple[int, tuple[float, float | None, float | None]]]:
     """Return the updates a second by chains, with the ends of their intervals."""
     rates = []
     for chains, seconds in curve.times.items():
@@ -402,11 +409,11 @@ def _rates(curve: Curve) -> list[tuple[int, tuple[float, float | None, float | N
     return rates
 
 
-def _analyse(source: Source) -> Curves:
+def _analyse(source: ReportSource) -> ChainCurves:
     return study(source.matrix(), source.results().records)
 
 
-def _draw(content: Curves, path: Path, options: ReportOptions) -> list[Path]:
+def _draw(content: ChainCurves, path: Path, options: ReportOptions) -> list[Path]:
     return pictures.draw(map(_picture, by_machine(content.curves)), path)
 
 

@@ -38,8 +38,8 @@ from dlbench.reports.columns import Column, attributes, table
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
     Curve,
+    CurvePoint,
     Curves,
-    Point,
     along,
     by_machine,
     cell_columns,
@@ -56,12 +56,12 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.formats.pictures import Interval
 from dlbench.reports.ratio.pairs import seconds_column
-from dlbench.reports.report import ALL_RUNS, Report, ReportOptions, Source
+from dlbench.reports.report import ALL_RUNS, Report, ReportOptions, ReportSource
 from dlbench.reports.results import flags
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import Place, grouped
 from dlbench.reports.results.matrix import Matrix
-from dlbench.reports.results.naming import counted, row_name, threads_name, work_name
+from dlbench.reports.results.naming import counted, network_name, row_name, threads_name
 from dlbench.reports.results.number_text import deviation, number
 from dlbench.reports.results.record import Record, last_attempts
 from dlbench.reports.results.statistics import Estimate, judge_ratio, ratio
@@ -120,7 +120,7 @@ class Saving(NamedTuple):
 Gain = SpeedUp | Saving
 
 
-class PointFindings(NamedTuple):
+class WorkerFindings(NamedTuple):
     """The findings about a number of workers."""
 
     strong: SpeedUp | None
@@ -145,7 +145,12 @@ class PointFindings(NamedTuple):
         return {way: gain for way, gain in gains.items() if gain is not None}
 
 
-class Training(NamedTuple):
+TeamPoint = CurvePoint[Cell, WorkerFindings]
+TeamCurve = Curve[Cell, WorkerFindings, None]
+TeamCurves = Curves[Cell, WorkerFindings, None, None]
+
+
+class WorkerTraining(NamedTuple):
     """Losses and staleness of a cell's launches."""
 
     losses: tuple[tuple[int, float], ...] = ()
@@ -155,7 +160,7 @@ class Training(NamedTuple):
     staleness: Mapping[str, float] | None = None
 
 
-def trainings(records: Iterable[Record]) -> dict[Place, Training]:
+def trainings(records: Iterable[Record]) -> dict[Place, WorkerTraining]:
     """Return the training of each cell.
 
     If records have different numbers of further steps, the newest counts.
@@ -166,7 +171,7 @@ def trainings(records: Iterable[Record]) -> dict[Place, Training]:
     return {place: _training(records_of_cell) for place, records_of_cell in by_place.items()}
 
 
-def _training(records: list[Record]) -> Training:
+def _training(records: list[Record]) -> WorkerTraining:
     """Return the training of the records of a cell, the newest last."""
     newest = records[-1]
     asked = newest.protocol.loss_steps
@@ -184,7 +189,7 @@ def _training(records: list[Record]) -> Training:
     if whole:
         alike = np.array([losses for losses in whole if len(losses) == len(whole[-1])])
         middle = [(int(step), float(loss)) for step, loss in np.median(alike, axis=0)]
-    return Training(tuple(middle), ended, _staleness(records))
+    return WorkerTraining(tuple(middle), ended, _staleness(records))
 
 
 def _staleness(records: Iterable[Record]) -> dict[str, float] | None:
@@ -206,10 +211,10 @@ class _Inputs(NamedTuple):
     """The inputs of a report's comparisons."""
 
     matrix: Matrix
-    trainings: Mapping[Place, Training]
+    trainings: Mapping[Place, WorkerTraining]
 
-    def training(self, machine: str, cell: Cell) -> Training:
-        return self.trainings.get(Place(machine, cell), Training())
+    def training(self, machine: str, cell: Cell) -> WorkerTraining:
+        return self.trainings.get(Place(machine, cell), WorkerTraining())
 
     def doubt(self, cell: CellResult) -> str:
         """Return why a cell is left out of ratios, or an empty text if it is not."""
@@ -237,13 +242,13 @@ class _Inputs(NamedTuple):
         return f"{words}, that of {EVERY_STEP} {number(right)}"
 
 
-def scaling(matrix: Matrix, records: Iterable[Record] = ()) -> Curves:
+def scaling(matrix: Matrix, records: Iterable[Record] = ()) -> TeamCurves:
     """Return a curve for each row, network and place that was measured with several workers.
 
     The curves are in the matrix's order.
     """
     inputs = _Inputs(matrix, trainings(records))
-    networks = list(dict.fromkeys(group.network for group in matrix.rows))
+    networks = list(dict.fromkeys(work.network for work in matrix.rows))
     devices = list(dict.fromkeys((column.machine, column.device) for column in matrix.columns))
 
     def order(place: Place) -> tuple[int, int]:
@@ -264,8 +269,8 @@ def scaling(matrix: Matrix, records: Iterable[Record] = ()) -> Curves:
         targets = _targets(shown, inputs)
         host = matrix.hosts[place.machine]
         points = [_point(cell, inputs, targets, host.effective_cpus) for cell in shown]
-        curves.append(Curve(host, place.cell, tuple(points)))
-    return Curves(tuple(curves), matrix.notes)
+        curves.append(Curve(host, place.cell, tuple(points), None))
+    return Curves(tuple(curves), matrix.notes, None)
 
 
 def _point_order(cell: CellResult) -> tuple[object, ...]:
@@ -309,7 +314,7 @@ def _targets(cells: Iterable[CellResult], inputs: _Inputs) -> Targets:
     return {key: max(losses) for key, losses in reached.items()}
 
 
-def _point(cell: CellResult, inputs: _Inputs, targets: Targets, cpus: int | None) -> Point:
+def _point(cell: CellResult, inputs: _Inputs, targets: Targets, cpus: int | None) -> TeamPoint:
     team = cell.cell
     gains: dict[str, Any] = dict.fromkeys(WAYS)
     shares_cpus = False
@@ -324,7 +329,7 @@ def _point(cell: CellResult, inputs: _Inputs, targets: Targets, cpus: int | None
         target = targets[team.threads, team.batch_size]
         steps = steps_to(target, *zip(*training.losses, strict=True))
         seconds = None if steps is None else steps * cell.timed.median
-    findings = PointFindings(
+    findings = WorkerFindings(
         **gains,
         shares_cpus=shares_cpus,
         losses=[list(point) for point in training.losses],
@@ -334,7 +339,7 @@ def _point(cell: CellResult, inputs: _Inputs, targets: Targets, cpus: int | None
         seconds_to_target=seconds,
         staleness=training.staleness,
     )
-    return Point(team, cell, usable(cell), findings=findings)
+    return CurvePoint(team, cell, usable(cell), findings)
 
 
 def _gain(way: str, rival: Cell, team: CellResult, inputs: _Inputs) -> Gain:
@@ -395,22 +400,22 @@ def _describe_rival(rival: Cell) -> str:
     return words
 
 
-def teams_of(curve: Curve) -> list[Point]:
+def teams_of(curve: TeamCurve) -> list[TeamPoint]:
     """Return the points of several workers."""
     return [point for point in curve.points if point.at.world_size > 1]
 
 
-def _row(curve: Curve) -> str:
+def _row(curve: TeamCurve) -> str:
     """Return the row and its device in words."""
     return row_name(curve.cell) + ("" if curve.cell.on_cpu else f", {curve.cell.device}")
 
 
-def _shows_threads(curve: Curve) -> bool:
+def _shows_threads(curve: TeamCurve) -> bool:
     """Return whether thread counts distinguish the points."""
     return curve.cell.on_cpu or len({point.at.threads for point in curve.points}) > 1
 
 
-def _team(point: Point) -> str:
+def _team(point: TeamPoint) -> str:
     """Return a team in words: "2 x 1 thread, local:4", on GPUs "2 workers"."""
     count, threads = point.at.world_size, point.cell.column.threads
     sync = f", {point.at.sync}" if point.at.sync != EVERY_STEP else ""
@@ -422,7 +427,7 @@ def _team(point: Point) -> str:
 # Tables, JSON and CSV.
 
 
-def scaling_page(content: Curves) -> layout.Page:
+def scaling_page(content: TeamCurves) -> layout.Page:
     """Return a table or two for each row, network and place."""
     if not content.curves:
         return layout.Page((NOTHING,), (), content.notes)
@@ -443,8 +448,8 @@ def scaling_page(content: Curves) -> layout.Page:
     return layout.Page(tuple(before), tuple(tables), tuple(_legend(content, points, common)))
 
 
-def _speedup_column(way: str, heading: str) -> Column[Point]:
-    def text(point: Point) -> str:
+def _speedup_column(way: str, heading: str) -> Column[TeamPoint]:
+    def text(point: TeamPoint) -> str:
         gain: SpeedUp | None = getattr(point.findings, way)
         if gain is None or point.cell.timed is None:
             return ""
@@ -456,8 +461,8 @@ def _speedup_column(way: str, heading: str) -> Column[Point]:
     return Column("", heading, text)
 
 
-def _efficiency_column(way: str) -> Column[Point]:
-    def text(point: Point) -> str:
+def _efficiency_column(way: str) -> Column[TeamPoint]:
+    def text(point: TeamPoint) -> str:
         gain: SpeedUp | None = getattr(point.findings, way)
         if gain is None or gain.efficiency is None or point.cell.timed is None:
             return ""
@@ -466,8 +471,8 @@ def _efficiency_column(way: str) -> Column[Point]:
     return Column("", "eff.", text)
 
 
-def _saving_column(way: str) -> Column[Point]:
-    def text(point: Point) -> str:
+def _saving_column(way: str) -> Column[TeamPoint]:
+    def text(point: TeamPoint) -> str:
         gain: Saving | None = getattr(point.findings, way)
         if gain is None or point.cell.timed is None:
             return ""
@@ -481,9 +486,9 @@ def _saving_column(way: str) -> Column[Point]:
     return Column("", way, text)
 
 
-def _key_columns(curve: Curve) -> list[Column[Point]]:
+def _key_columns(curve: TeamCurve) -> list[Column[TeamPoint]]:
     """Return the columns that identify a point of a curve."""
-    columns: list[Column[Point]] = []
+    columns: list[Column[TeamPoint]] = []
     if _shows_threads(curve):
         columns.append(Column("", "p", lambda point: point.cell.column.threads or "default"))
     columns.append(Column("", "w", lambda point: point.at.world_size))
@@ -493,11 +498,11 @@ def _key_columns(curve: Curve) -> list[Column[Point]]:
     return columns
 
 
-def _sync(point: Point) -> str:
+def _sync(point: TeamPoint) -> str:
     return point.at.sync if point.at.world_size > 1 else ""
 
 
-def _items(point: Point) -> str:
+def _items(point: TeamPoint) -> str:
     return "" if point.cell.timed is None else number(point.cell.items_per_second or 0.0)
 
 
@@ -505,7 +510,7 @@ def _describe_staleness(staleness: Mapping[str, float]) -> str:
     return f"{staleness['median']:g}, {staleness['maximum']:g}"
 
 
-def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]:
+def _tables(curve: TeamCurve, common: set[flags.FlagKind]) -> Iterator[layout.Table]:
     """Yield the table of speed-ups and that of time saved and losses.
 
     Columns that would be empty are left out.
@@ -524,7 +529,7 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
         _efficiency_column(STRONG),
         *filled(others, curve.points),
     ]
-    title = f"{work_name(curve.cell)}: {_row(curve)}"
+    title = f"{network_name(curve.cell)}: {_row(curve)}"
     machine = f"on {curve.host.name}"
     yield table(columns, curve.points, f"{title}, {machine}", notes=_notes(curve), keys=len(keys))
     costs = (
@@ -548,7 +553,7 @@ def _tables(curve: Curve, common: set[flags.FlagKind]) -> Iterator[layout.Table]
         )
 
 
-def _target_notes(points: Iterable[Point]) -> list[str]:
+def _target_notes(points: Iterable[TeamPoint]) -> list[str]:
     """Return a note for each loss whose time a table shows."""
     losses = {}
     for point in points:
@@ -563,7 +568,7 @@ def _target_notes(points: Iterable[Point]) -> list[str]:
     return notes
 
 
-def _notes(curve: Curve) -> Iterator[str]:
+def _notes(curve: TeamCurve) -> Iterator[str]:
     """Yield the conclusions of a table, and why numbers are missing."""
     teams = teams_of(curve)
     verdicts: dict[str, list[str]] = {}
@@ -591,7 +596,7 @@ def _notes(curve: Curve) -> Iterator[str]:
     yield from _missing_notes(teams)
 
 
-def _missing_notes(teams: Iterable[Point]) -> Iterator[str]:
+def _missing_notes(teams: Iterable[TeamPoint]) -> Iterator[str]:
     """Yield the teams without a figure for each reason."""
     ways_by_reason: dict[tuple[str, str], list[str]] = {}
     for team in teams:
@@ -606,7 +611,7 @@ def _missing_notes(teams: Iterable[Point]) -> Iterator[str]:
         yield f"No figure for {', '.join(dict.fromkeys(names))}, {reason}."
 
 
-def _verdict(curve: Curve, team: Point, speedup: Estimate) -> str:
+def _verdict(curve: TeamCurve, team: TeamPoint, speedup: Estimate) -> str:
     """Return whether a team is faster than one process of as many threads: above 1 it is."""
     word = "not clearly different"
     if speedup.low is not None and judge_ratio(speedup).clear:
@@ -618,7 +623,7 @@ def _verdict(curve: Curve, team: Point, speedup: Estimate) -> str:
     return word
 
 
-def _legend(content: Curves, points: list[Point], common: set[flags.FlagKind]) -> list[str]:
+def _legend(content: TeamCurves, points: list[TeamPoint], common: set[flags.FlagKind]) -> list[str]:
     gains = [(way, gain) for point in points for way, gain in point.findings.gains().items()]
     figures = {way for way, gain in gains if gain.figure is not None}
     lines = [
@@ -668,7 +673,7 @@ def _legend(content: Curves, points: list[Point], common: set[flags.FlagKind]) -
     return [*lines, *layout.flag_lines((point.cell for point in points), common), *content.notes]
 
 
-_CURVE: tuple[Column[Curve], ...] = (
+_CURVE: tuple[Column[TeamCurve], ...] = (
     *curve_columns(*AXES),
     Column("effective_cpus", None, lambda curve: curve.host.effective_cpus, fields=None),
 )
@@ -676,7 +681,7 @@ _CSV_OF_GAINS = {
     way: (*(f"{name}.{part}" for name in names for part in VALUE), "reason")
     for way, names in WAYS.items()
 }
-_POINT: tuple[Column[Point], ...] = (
+_POINT: tuple[Column[TeamPoint], ...] = (
     *attributes(lambda point: point.cell.column, *AXES[:2]),
     *attributes(lambda point: point.at, *AXES[2:]),
     *cell_columns("status", "reason", "seconds", "items_per_second"),
@@ -706,7 +711,7 @@ Speedups = dict[_LineName, dict[int, Estimate]]
 """The speed-ups of a panel, by line and workers."""
 
 
-def _picture(curves: list[Curve]) -> pictures.Picture:
+def _picture(curves: list[TeamCurve]) -> pictures.Picture:
     """Return the page of one machine: a panel for each network.
 
     Strong scaling has solid lines, weak scaling broken ones.
@@ -714,7 +719,7 @@ def _picture(curves: list[Curve]) -> pictures.Picture:
     panels: dict[str, Speedups] = {}
     for curve in curves:
         for name, count, speedup in _drawn_speedups(curve):
-            panel = panels.setdefault(work_name(curve.cell), {})
+            panel = panels.setdefault(network_name(curve.cell), {})
             panel.setdefault(name, {})[count] = speedup
     if not panels:
         return pictures.Picture(
@@ -740,7 +745,7 @@ def _picture(curves: list[Curve]) -> pictures.Picture:
     )
 
 
-def _drawn_speedups(curve: Curve) -> Iterator[tuple[_LineName, int, Estimate]]:
+def _drawn_speedups(curve: TeamCurve) -> Iterator[tuple[_LineName, int, Estimate]]:
     """Yield the speed-ups of a curve's teams, with their lines and workers."""
     for team in teams_of(curve):
         words = [_row(curve)]
@@ -760,7 +765,7 @@ def _drawn_speedups(curve: Curve) -> Iterator[tuple[_LineName, int, Estimate]]:
 
 def _panel(
     title: str, speedups: Speedups, styles: Mapping[_LineName, pictures.Style]
-) -> pictures.Panel:
+) -> pictures.CurvePanel:
     counts = {1}
     lines = []
     for name, by_count in speedups.items():
@@ -770,18 +775,18 @@ def _panel(
             points.append((count, (speedup.value, speedup.low, speedup.high)))
         lines.append(pictures.Line(points, styles[name]))
     ticks = sorted(counts)
-    return pictures.Panel(title, lines, ticks, [(count, count) for count in ticks])
+    return pictures.CurvePanel(title, lines, ticks, [(count, count) for count in ticks])
 
 
-def _analyse(source: Source) -> Curves:
+def _analyse(source: ReportSource) -> TeamCurves:
     return scaling(source.matrix(), source.results().records)
 
 
-def _data(content: Curves) -> dict[str, Any]:
+def _data(content: TeamCurves) -> dict[str, Any]:
     return {"lines": curve_objects(content.curves, _CURVE, _POINT), "notes": list(content.notes)}
 
 
-def _draw(content: Curves, path: Path, options: ReportOptions) -> list[Path]:
+def _draw(content: TeamCurves, path: Path, options: ReportOptions) -> list[Path]:
     return pictures.draw(map(_picture, by_machine(content.curves)), path)
 
 

@@ -35,8 +35,8 @@ from dlbench.reports.columns import Column, attributes, table
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
     Curve,
+    CurvePoint,
     Curves,
-    Point,
     adjust_together,
     along,
     cell_columns,
@@ -65,14 +65,14 @@ from dlbench.reports.results import flags
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.disturbance import THROTTLED_SHARE
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.keys import differ, group_of, grouped
+from dlbench.reports.results.keys import differ, grouped, work_of
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import (
     counted,
     extra_of_place,
-    group_name,
     row_name,
     threads_name,
+    work_name,
 )
 from dlbench.reports.results.networks import FIRST
 from dlbench.reports.results.number_text import number, times
@@ -107,7 +107,7 @@ class RowFindings(NamedTuple):
     fits: Fits | None = None
 
 
-class PointFindings(NamedTuple):
+class ThreadFindings(NamedTuple):
     """The findings about a thread count. All are None for a missing cell."""
 
     speedup: float | None = None
@@ -120,7 +120,12 @@ class PointFindings(NamedTuple):
     past_effective_cpus: Contrast | None = None
 
 
-def threads(matrix: Matrix) -> Curves:
+ThreadPoint = CurvePoint[int, ThreadFindings]
+ThreadCurve = Curve[int, ThreadFindings, RowFindings]
+ThreadCurves = Curves[int, ThreadFindings, RowFindings, None]
+
+
+def threads(matrix: Matrix) -> ThreadCurves:
     """Return the curve of every row with a CPU cell, machine by machine in the matrix's order."""
     cells_on_cpu = [
         cell for place, cell in matrix.cells.items() if place.on_cpu and place.world_size == 1
@@ -137,10 +142,10 @@ def threads(matrix: Matrix) -> Curves:
     for row, contrasts in zip(rows, compared, strict=True):
         fitted = bound(row) or _unbound(row) not in measured_bound
         curves.append(_curve(row, contrasts, fitted))
-    return Curves(tuple(curves), (*_describe_omitted(matrix), *matrix.notes))
+    return Curves(tuple(curves), (*_describe_omitted(matrix), *matrix.notes), None)
 
 
-def _compare_rows(rows: Sequence[Curve]) -> list[dict[CountPair, Contrast]]:
+def _compare_rows(rows: Sequence[ThreadCurve]) -> list[dict[CountPair, Contrast]]:
     """Return the comparisons of each row, adjusted for their number.
 
     Comparisons of frameworks that compute nothing are a family of their own: made-up times must not
@@ -155,12 +160,12 @@ def _compare_rows(rows: Sequence[Curve]) -> list[dict[CountPair, Contrast]]:
     return compared
 
 
-def bound(curve: Curve) -> bool:
+def bound(curve: ThreadCurve) -> bool:
     """Return whether p threads had p CPUs to themselves, rather than all there are."""
     return curve.cell.affinity == BOUND
 
 
-def computes(curve: Curve) -> bool:
+def computes(curve: ThreadCurve) -> bool:
     """Return whether anything was computed.
 
     A framework that only waits scales as its author chose.
@@ -168,7 +173,7 @@ def computes(curve: Curve) -> bool:
     return not any(computes_nothing(point.cell) for point in curve.points)
 
 
-def curve_name(curve: Curve) -> str:
+def curve_name(curve: ThreadCurve) -> str:
     """Return the row in words."""
     cell = curve.cell
     if cell.mode == "2016":
@@ -192,7 +197,7 @@ def _default(cells: Sequence[CellResult]) -> int | None:
     return next((count for count in (*taken, *reported[-1:]) if count is not None), None)
 
 
-def _unbound(curve: Curve) -> tuple[str, Cell]:
+def _unbound(curve: ThreadCurve) -> tuple[str, Cell]:
     return curve.host.fingerprint, axes.without(curve.cell, "affinity")
 
 
@@ -214,7 +219,7 @@ def _describe_omitted(matrix: Matrix) -> Iterator[str]:
         yield f"Not shown: {counted(unset, 'cell')} for which no thread count was set."
 
 
-def _row(host: Host, shared: Cell, cells: Sequence[CellResult]) -> Curve:
+def _row(host: Host, shared: Cell, cells: Sequence[CellResult]) -> ThreadCurve:
     """Return the curve of a row.
 
     Undisturbed points take part, or all if every count that can show it was disturbed.
@@ -233,19 +238,19 @@ def _row(host: Host, shared: Cell, cells: Sequence[CellResult]) -> Curve:
     if not disturbed.issuperset(showing):
         calm -= disturbed
     points = [
-        Point(count, cell, timed.get(count), count in calm, PointFindings())
+        CurvePoint(count, cell, timed.get(count), ThreadFindings(), count in calm)
         for count, cell in by_count.items()
     ]
     return Curve(host, shared, tuple(points), RowFindings(_default(cells)))
 
 
-def _calm(curve: Curve) -> dict[int, Summary]:
+def _calm(curve: ThreadCurve) -> dict[int, Summary]:
     """Return the times that take part."""
     times = curve.times
     return {point.at: times[point.at] for point in curve.taking_part}
 
 
-def _comparisons(row: Curve) -> dict[CountPair, Contrast]:
+def _comparisons(row: ThreadCurve) -> dict[CountPair, Contrast]:
     """Return the comparisons to test, one for each pair of counts."""
     calm = _calm(row)
     if bound(row) or not calm:
@@ -306,7 +311,7 @@ def _best(times: Mapping[int, Summary], limit: int | None, compare: Compare) -> 
     return min(filter(will_do, times), default=None)
 
 
-def _curve(row: Curve, compared: Mapping[CountPair, Contrast], fitted: bool) -> Curve:
+def _curve(row: ThreadCurve, compared: Mapping[CountPair, Contrast], fitted: bool) -> ThreadCurve:
     """Return a row with the findings about its points and the whole."""
     timed = row.times
     calm = _calm(row)
@@ -336,7 +341,7 @@ def _curve(row: Curve, compared: Mapping[CountPair, Contrast], fitted: bool) -> 
     return row._replace(points=tuple(points), findings=findings)
 
 
-def _find(count: int, row: Curve, best: int | None, compare: Compare) -> PointFindings:
+def _find(count: int, row: ThreadCurve, best: int | None, compare: Compare) -> ThreadFindings:
     """Return the findings about a thread count with a time."""
     host, times = row.host, row.times
     speedup = efficiency = serial_fraction = None
@@ -359,7 +364,7 @@ def _find(count: int, row: Curve, best: int | None, compare: Compare) -> PointFi
 
     past_cores = past(host.physical_cores)
     past_cpus = past(host.effective_cpus)
-    return PointFindings(speedup, efficiency, serial_fraction, penalty, past_cores, past_cpus)
+    return ThreadFindings(speedup, efficiency, serial_fraction, penalty, past_cores, past_cpus)
 
 
 # Advice: the count to use, the cost of others, and why more are slower.
@@ -371,7 +376,7 @@ MORE_WAITING, MORE_CPU, MORE_SWITCHES = 0.1, 1.2, 10.0
 _FAILED = (Status.IMPLAUSIBLE, Status.CRASHED, Status.TIMED_OUT, Status.OUT_OF_MEMORY)
 
 
-def advice(curve: Curve) -> str:
+def advice(curve: ThreadCurve) -> str:
     """Return one sentence: the count to use, the cost of one thread or more, and any doubt."""
     best = curve.findings.best_threads
     if best is None:
@@ -379,7 +384,7 @@ def advice(curve: Curve) -> str:
     timed = curve.timed
     unused = _unused(curve)
     stake = _stake(curve, best)
-    others = [(point.at, point.findings.penalty) for point in _alternatives(curve, best)]
+    others = [(point.at, _measured_penalty(point)) for point in _alternatives(curve, best)]
     dearer = [
         (count, penalty.value)
         for count, penalty in others
@@ -413,7 +418,7 @@ def advice(curve: Curve) -> str:
     return "; ".join(words)
 
 
-def _alternatives(curve: Curve, best: int) -> list[Point]:
+def _alternatives(curve: ThreadCurve, best: int) -> list[ThreadPoint]:
     """Return the other counts that advice names: one thread, more than the best, or as good."""
     return [
         point
@@ -422,7 +427,7 @@ def _alternatives(curve: Curve, best: int) -> list[Point]:
         and (
             point.at > best
             or point.at == 1
-            or point.findings.penalty.verdict is not RatioVerdict.SLOWER
+            or _measured_penalty(point).verdict is not RatioVerdict.SLOWER
         )
     ]
 
@@ -430,21 +435,21 @@ def _alternatives(curve: Curve, best: int) -> list[Point]:
 _WITHOUT = f"left out: more threads worked than were asked for ({flags.THREADS_EXCEEDED.symbol})"
 
 
-def _unused(curve: Curve) -> list[Point]:
+def _unused(curve: ThreadCurve) -> list[ThreadPoint]:
     """Return the points with a time that is not used: more threads worked than were asked for."""
     return [
         point for point in curve.points if point.seconds is None and point.cell.timed is not None
     ]
 
 
-def _counts_text(points: Iterable[Point]) -> str:
+def _counts_text(points: Iterable[ThreadPoint]) -> str:
     """Return the thread counts of points: "1 and 2 threads"."""
     *first, last = [str(point.at) for point in points]
     counts = f"{', '.join(first)} and {last}" if first else last
     return f"{counts} thread{'' if counts == '1' else 's'}"
 
 
-def _why_none(curve: Curve) -> str:
+def _why_none(curve: ThreadCurve) -> str:
     """Return why no thread count can be recommended."""
     unused = _unused(curve)
     failed = [point for point in curve.points if point.cell.timed is None]
@@ -458,14 +463,20 @@ def _why_none(curve: Curve) -> str:
     return "; ".join(reasons)
 
 
-def _stake(curve: Curve, best: int) -> str:
+def _measured_penalty(point: ThreadPoint) -> Contrast:
+    """Return the penalty of a point with a time."""
+    assert point.findings.penalty is not None
+    return point.findings.penalty
+
+
+def _stake(curve: ThreadCurve, best: int) -> str:
     """Return how much faster the fastest count may be, and how to settle it.
 
     Return an empty text if the recommended count is the fastest.
     """
     timed = _calm(curve)
     fastest = _fastest(timed)
-    penalty = next(point.findings.penalty for point in curve.points if point.at == fastest)
+    penalty = next(_measured_penalty(point) for point in curve.points if point.at == fastest)
     if penalty.value >= 1 / WORSE:
         return ""
     count = launches_to_decide(timed[fastest], timed[best], penalty.family)
@@ -476,7 +487,7 @@ def _stake(curve: Curve, best: int) -> str:
     return f"{took}, within noise; {launches} launches of each would settle it"
 
 
-def _disturbance(timed: Iterable[Point]) -> str:
+def _disturbance(timed: Iterable[ThreadPoint]) -> str:
     """Return a sentence about the disturbed counts, or an empty text without any."""
     disturbed = [point for point in timed if point.cell.has(flags.CONTENDED)]
     if not disturbed:
@@ -504,7 +515,7 @@ def _times(value: float) -> str:
     return f"{value:.2f}x" if value < 1.995 else f"{value:.1f}x"
 
 
-def mechanism(curve: Curve) -> str:
+def mechanism(curve: ThreadCurve) -> str:
     """Return why the slowest point beyond the best is slower, by the evidence. It may be empty."""
     best = curve.findings.best_threads
     if best is None:
@@ -512,12 +523,12 @@ def mechanism(curve: Curve) -> str:
     beyond = [
         point
         for point in curve.taking_part
-        if point.at > best and point.findings.penalty.verdict is RatioVerdict.SLOWER
+        if point.at > best and _measured_penalty(point).verdict is RatioVerdict.SLOWER
     ]
     if not beyond:
         return ""
     (start,) = (point for point in curve.points if point.at == best)
-    worst = max(beyond, key=lambda point: point.findings.penalty.value)
+    worst = max(beyond, key=lambda point: _measured_penalty(point).value)
     before, after = start.cell.observed, worst.cell.observed
     if before is None or after is None:
         return ""
@@ -545,7 +556,7 @@ def _causes(before: Observed, after: Observed, count: int) -> Iterator[str]:
         yield f"{switches:.0f} involuntary switches a step"
 
 
-def wait_policies(points: Iterable[Point]) -> str:
+def wait_policies(points: Iterable[ThreadPoint]) -> str:
     """Return the settings of how waiting threads wait, with their thread counts.
 
     The text is empty where nothing was set.
@@ -566,26 +577,26 @@ def wait_policies(points: Iterable[Point]) -> str:
 # Findings: which frameworks get worse past the cores and the CPUs of a machine.
 
 
-def _group_by_capacity(curves: Iterable[Curve]) -> list[list[Curve]]:
+def _group_by_capacity(curves: Iterable[ThreadCurve]) -> list[list[ThreadCurve]]:
     """Group curves by their machine and its CPU quota."""
     return list(grouped(curves, _machine_and_quota).values())
 
 
-def _machine_and_quota(curve: Curve) -> tuple[str, float]:
+def _machine_and_quota(curve: ThreadCurve) -> tuple[str, float]:
     return curve.host.fingerprint, curve.cell.cpu_quota
 
 
-def _machine(curve: Curve) -> str:
+def _machine(curve: ThreadCurve) -> str:
     return curve.host.name + extra_of_place(curve.cell)
 
 
-def _contrasts_past(curve: Curve, past: str) -> list[Contrast]:
+def _contrasts_past(curve: ThreadCurve, past: str) -> list[Contrast]:
     """Return the comparisons of the counts past a capacity (`PAST_CORES` or `PAST_CPUS`)."""
     contrasts = [getattr(point.findings, past) for point in curve.taking_part]
     return [compared for compared in contrasts if compared is not None]
 
 
-def headline(curves: Iterable[Curve]) -> list[str]:
+def headline(curves: Iterable[ThreadCurve]) -> list[str]:
     """Return for each machine on how many rows more threads than cores cost time, and the worst.
 
     Under a CPU quota: more threads than CPUs that it gives, in whole ones.
@@ -614,7 +625,7 @@ def headline(curves: Iterable[Curve]) -> list[str]:
             most, slowest = max(worse, key=lambda pair: pair[0].value)
             hurt = len({curve.cell for _, curve in worse})
             lines.append(
-                f"{head} cost time on {hurt} of {rows} rows, most on {group_name(slowest.cell)}: "
+                f"{head} cost time on {hurt} of {rows} rows, most on {work_name(slowest.cell)}: "
                 f"{curve_name(slowest)} takes {times(most.ratio)} with {most.threads} threads."
             )
         elif rows:
@@ -622,7 +633,7 @@ def headline(curves: Iterable[Curve]) -> list[str]:
     return lines
 
 
-def findings(curves: Iterable[Curve]) -> list[str]:
+def findings(curves: Iterable[ThreadCurve]) -> list[str]:
     """State for each machine which frameworks get worse past the physical cores, and by how much.
 
     State the same past the effective CPUs, if their number differs and more threads were tried.
@@ -642,7 +653,7 @@ def findings(curves: Iterable[Curve]) -> list[str]:
     return lines
 
 
-def _findings(head: str, curves: Sequence[Curve], past: str, limit: int) -> list[str]:
+def _findings(head: str, curves: Sequence[ThreadCurve], past: str, limit: int) -> list[str]:
     """Return the lines about the rows of one machine past one limit, with the rule of the tests."""
     contrasts = []
     for curve in curves:
@@ -665,7 +676,7 @@ def _findings(head: str, curves: Sequence[Curve], past: str, limit: int) -> list
     return [f"{head} ({rule}),", *sentences]
 
 
-def _finding(curves: Sequence[Curve], past: str, some_only: bool, limit: int) -> str:
+def _finding(curves: Sequence[ThreadCurve], past: str, some_only: bool, limit: int) -> str:
     """Return on which networks a row gets worse, gains, shows no clear difference, and fails.
 
     The text is empty where there is nothing to say.
@@ -708,7 +719,7 @@ def _decisive(contrasts: Iterable[Contrast]) -> Contrast | None:
     return next((compared for compared in rising if compared.verdict is RatioVerdict.FASTER), None)
 
 
-def _network_finding(curve: Curve, decisive: Contrast | None, some_only: bool) -> str:
+def _network_finding(curve: ThreadCurve, decisive: Contrast | None, some_only: bool) -> str:
     """Return a network with the mark of a disturbance and its decisive comparison."""
     disturbed = any(point.cell.has(flags.CONTENDED) for point in curve.taking_part)
     network = _workload(curve.cell) + (flags.CONTENDED.symbol if disturbed else "")
@@ -718,7 +729,7 @@ def _network_finding(curve: Curve, decisive: Contrast | None, some_only: bool) -
     return f"{network} {_times(decisive.value)} at {decisive.threads}{untested}"
 
 
-def _failed(curve: Curve, limit: int) -> str:
+def _failed(curve: ThreadCurve, limit: int) -> str:
     """Return the counts beyond the limit at which a network that runs within it fails, and how.
 
     The text is empty where it does not.
@@ -771,20 +782,20 @@ _LEGENDS = {
 """Meanings of columns, by their headings."""
 
 
-def _evidence(name: str, heading: str, written: Callable[[float], str]) -> Column[Point]:
+def _evidence(name: str, heading: str, written: Callable[[float], str]) -> Column[ThreadPoint]:
     """Return a column of the threads' evidence, for tables alone."""
 
-    def text(point: Point) -> str:
+    def text(point: ThreadPoint) -> str:
         return _written(getattr(point.cell.observed, name, None), point, written)
 
     return Column("", heading, text)
 
 
-def _written(value: float | None, point: Point, written: Callable[[float], str]) -> str:
+def _written(value: float | None, point: ThreadPoint, written: Callable[[float], str]) -> str:
     return "" if value is None or not point.cell.shown else written(value)
 
 
-def _ceiling(point: Point) -> str:
+def _ceiling(point: ThreadPoint) -> str:
     return _written(point.cell.ceiling_fraction, point, "{:.0%}".format)
 
 
@@ -792,24 +803,24 @@ def _throttled(share: float) -> str:
     return f"{share:.0%}" if share > 0.001 else ""
 
 
-def _count(point: Point) -> Entry:
+def _count(point: ThreadPoint) -> Entry:
     penalty = point.findings.penalty
     return Entry(str(point.at), best=penalty is not None and penalty.against == point.at)
 
 
-def _penalty(point: Point) -> str:
+def _penalty(point: ThreadPoint) -> str:
     penalty = point.findings.penalty
     return "" if penalty is None else times(penalty.ratio)
 
 
-def _is_used(point: Point) -> bool:
+def _is_used(point: ThreadPoint) -> bool:
     return point.seconds is not None
 
 
-def _comparison(name: str) -> Callable[[Point], dict[str, Any] | None]:
+def _comparison(name: str) -> Callable[[ThreadPoint], dict[str, Any] | None]:
     """Return the value of a column of comparisons."""
 
-    def comparison(point: Point) -> dict[str, Any] | None:
+    def comparison(point: ThreadPoint) -> dict[str, Any] | None:
         compared: Contrast | None = getattr(point.findings, name)
         if compared is None:
             return None
@@ -832,7 +843,7 @@ _EVIDENCE = (
     "cpu_seconds_per_step",
     "involuntary_switches_per_step",
 )
-_POINT: tuple[Column[Point], ...] = (
+_POINT: tuple[Column[ThreadPoint], ...] = (
     Column("threads", "p", lambda point: point.at, _count),
     *cell_columns("status", "reason"),
     seconds_column(lambda point: point.cell, _IRRELEVANT),
@@ -863,17 +874,17 @@ _POINT: tuple[Column[Point], ...] = (
 )
 
 
-def _law(curve: Curve) -> Fit | None:
+def _law(curve: ThreadCurve) -> Fit | None:
     fits: Fits | None = curve.findings.fits
     return None if fits is None else fits.law
 
 
-def _rejections(curve: Curve) -> str | None:
+def _rejections(curve: ThreadCurve) -> str | None:
     fits: Fits | None = curve.findings.fits
     return None if fits is None else fits.rejections
 
 
-_CURVE: tuple[Column[Curve], ...] = (
+_CURVE: tuple[Column[ThreadCurve], ...] = (
     *curve_columns("threads"),
     *attributes(lambda curve: curve.host, "physical_cores", "logical_cpus", "effective_cpus"),
     Column("computes", None, computes),
@@ -882,7 +893,7 @@ _CURVE: tuple[Column[Curve], ...] = (
     Column("mechanism", None, mechanism),
 )
 _PARAMETERS = ("seconds_at_one", "serial", "crosstalk", "fastest_threads")
-_LAW: tuple[Column[Curve], ...] = (
+_LAW: tuple[Column[ThreadCurve], ...] = (
     Column(
         "law",
         None,
@@ -893,7 +904,7 @@ _LAW: tuple[Column[Curve], ...] = (
 )
 
 
-def threads_page(content: Curves) -> Page:
+def threads_page(content: ThreadCurves) -> Page:
     """Return a table for each curve with its advice, then the findings."""
     curves = content.curves
     if not curves:
@@ -918,7 +929,7 @@ def threads_page(content: Curves) -> Page:
     return Page(tuple(before), tuple(map(_curve_table, curves)), tuple(after))
 
 
-def _legend(curves: Sequence[Curve]) -> list[str]:
+def _legend(curves: Sequence[ThreadCurve]) -> list[str]:
     points = [point for curve in curves for point in curve.points]
     raised = {flag.kind for point in points for flag in point.cell.flags}
     headings = dict.fromkeys(column.heading for curve in curves for column in _columns(curve))
@@ -937,7 +948,7 @@ def _legend(curves: Sequence[Curve]) -> list[str]:
     return lines
 
 
-def _law_lines(curves: Sequence[Curve]) -> list[str]:
+def _law_lines(curves: Sequence[ThreadCurve]) -> list[str]:
     """Return the lines of the legend about scaling laws."""
     fits: list[Fits] = [curve.findings.fits for curve in curves if curve.findings.fits]
     lines = []
@@ -956,7 +967,7 @@ def _law_lines(curves: Sequence[Curve]) -> list[str]:
     return lines
 
 
-def _columns(curve: Curve) -> list[Column[Point]]:
+def _columns(curve: ThreadCurve) -> list[Column[ThreadPoint]]:
     """Return the columns of a curve's table.
 
     Those that are empty, or that only rows of the other kind have, are left out.
@@ -965,7 +976,7 @@ def _columns(curve: Curve) -> list[Column[Point]]:
     return filled([column for column in _POINT if column.heading != other], curve.points)
 
 
-def _curve_table(curve: Curve) -> Table:
+def _curve_table(curve: ThreadCurve) -> Table:
     notes = [f"{advice(curve)}."]
     tested = _tested(curve)
     if tested:
@@ -978,15 +989,15 @@ def _curve_table(curve: Curve) -> Table:
     for point in _unused(curve):
         notes.append(f"{_counts_text([point])}: {_threads_evidence(point)}.")
     notes += fit_lines(curve.findings.fits)
-    title = f"{group_name(curve.cell)}: {row_name(curve.cell)}{extra_of_place(curve.cell)}"
+    title = f"{work_name(curve.cell)}: {row_name(curve.cell)}{extra_of_place(curve.cell)}"
     return table(_columns(curve), curve.points, f"{title}, on {curve.host.name}", notes=notes)
 
 
-def _why_hole(point: Point) -> str:
+def _why_hole(point: ThreadPoint) -> str:
     return why_hole(point.cell)
 
 
-def _threads_evidence(point: Point) -> str:
+def _threads_evidence(point: ThreadPoint) -> str:
     """Return the evidence for more threads than were asked for."""
     for flag in point.cell.flags:
         if flag.kind is flags.THREADS_EXCEEDED:
@@ -994,15 +1005,19 @@ def _threads_evidence(point: Point) -> str:
     return flags.THREADS_EXCEEDED.legend
 
 
-def _tested(curve: Curve) -> str:
+def _tested(curve: ThreadCurve) -> str:
     """Return the adjusted p-values of the penalties, one for each thread count tested."""
-    penalties = [point.findings.penalty for point in curve.timed]
-    tested = [penalty for penalty in penalties if penalty.tested]
+    tested = []
+    values = []
+    for point in curve.timed:
+        penalty = _measured_penalty(point)
+        if penalty.p_adjusted is not None:
+            tested.append(penalty)
+            values.append(f"{penalty.threads} p {said_probability(penalty.p_adjusted)}")
     if not tested:
         return ""
     family = tested[0].family
     over = f"Holm-adjusted over {family} comparisons" if family > 1 else "the only comparison"
-    values = [f"{penalty.threads} p {said_probability(penalty.p_adjusted)}" for penalty in tested]
     return f"Against {tested[0].against} ({over}): {', '.join(values)}."
 
 
@@ -1047,19 +1062,19 @@ def _estimate(estimate: Estimate) -> str:
 # The picture.
 
 
-def drawn_curves(curves: Iterable[Curve]) -> list[Curve]:
+def drawn_curves(curves: Iterable[ThreadCurve]) -> list[ThreadCurve]:
     """Return the curves with times at two thread counts or more: others are no line."""
     return [curve for curve in curves if len(curve.timed) > 1]
 
 
-def _picture(curves: Sequence[Curve]) -> pictures.Picture:
-    """Return the page of one machine: a panel for each group of networks."""
+def _picture(curves: Sequence[ThreadCurve]) -> pictures.Picture:
+    """Return the page of one machine: a panel for each work."""
     host = curves[0].host
     names = sorted(set(map(curve_name, curves)))
     styles = {name: pictures.style(place, place, place) for place, name in enumerate(names)}
     panels = []
-    for group, curves_of_group in grouped(curves, lambda curve: group_of(curve.cell)).items():
-        panels.append(_panel(group_name(group), curves_of_group, styles))
+    for work, curves_of_work in grouped(curves, lambda curve: work_of(curve.cell)).items():
+        panels.append(_panel(work_name(work), curves_of_work, styles))
     lines = [line for panel in panels for line in panel.lines]
     legend = [
         *styles.items(),
@@ -1081,9 +1096,9 @@ def _picture(curves: Sequence[Curve]) -> pictures.Picture:
 
 
 def _panel(
-    title: str, curves: Sequence[Curve], styles: Mapping[str, pictures.Style]
-) -> pictures.Panel:
-    """Return the panel of one group of networks on a machine."""
+    title: str, curves: Sequence[ThreadCurve], styles: Mapping[str, pictures.Style]
+) -> pictures.CurvePanel:
+    """Return the panel of one work on a machine."""
     lines = []
     counts: set[int] = set()
     alone = []
@@ -1099,10 +1114,10 @@ def _panel(
     ideal = [(count, min(alone) / count) for count in (1, ticks[-1])] if alone else []
     cores = curves[0].host.own_cores
     has_limit = cores is not None and ticks[0] <= cores <= ticks[-1]
-    return pictures.Panel(title, lines, ticks, ideal, cores if has_limit else None)
+    return pictures.CurvePanel(title, lines, ticks, ideal, cores if has_limit else None)
 
 
-def _data(content: Curves) -> dict[str, Any]:
+def _data(content: ThreadCurves) -> dict[str, Any]:
     """Return a JSON object: the curves with their fits, and the findings."""
     return {
         "curves": curve_objects(content.curves, (*_CURVE, *finding_columns("fits")), _POINT),
@@ -1111,7 +1126,7 @@ def _data(content: Curves) -> dict[str, Any]:
     }
 
 
-def _draw(content: Curves, path: Path, options: ReportOptions) -> list[Path]:
+def _draw(content: ThreadCurves, path: Path, options: ReportOptions) -> list[Path]:
     return pictures.draw(map(_picture, _group_by_capacity(drawn_curves(content.curves))), path)
 
 

@@ -36,7 +36,7 @@ Losses = Mapping[str, Mapping[Setting, float]]
 _CELLS = ("rnn", "gru", "lstm")
 
 
-class Text(NamedTuple):
+class TextDescription(NamedTuple):
     """A record's description of a text."""
 
     name: str
@@ -100,11 +100,11 @@ class Check(NamedTuple):
     """The steps up to which both were compared."""
 
 
-class Training(NamedTuple):
+class TrainingLosses(NamedTuple):
     """A training: its losses by blocks."""
 
     net: Net
-    text: Text
+    text: TextDescription
     record: Record
     steps: tuple[int, ...]
     """At the end of each block."""
@@ -145,8 +145,8 @@ class Training(NamedTuple):
 class Learnt(NamedTuple):
     """A text, and the trainings of networks on it."""
 
-    text: Text
-    nets: Mapping[Net, Training]
+    text: TextDescription
+    nets: Mapping[Net, TrainingLosses]
 
     @property
     def title(self) -> str:
@@ -201,7 +201,7 @@ class Learnt(NamedTuple):
 
 def learnt_of(records: Iterable[Record]) -> tuple[Learnt, ...]:
     """Return the trainings of these records, by text and network."""
-    trainings: dict[Text, dict[Net, list[Training]]] = {}
+    trainings: dict[TextDescription, dict[Net, list[TrainingLosses]]] = {}
     for record in sorted(records, key=lambda record: record.started):
         training = training_of(record)
         if training is not None:
@@ -259,7 +259,7 @@ def net_of(record: Record) -> Net | None:
     )
 
 
-def training_of(record: Record) -> Training | None:
+def training_of(record: Record) -> TrainingLosses | None:
     """Return the training of a record, or None where it has none that can be read."""
     outcome = record.outcome
     net = net_of(record)
@@ -278,22 +278,22 @@ def training_of(record: Record) -> Training | None:
         losses.append(float(block[1]))
     if not steps and not outcome.curve_ended:
         return None
-    return Training(net, text, record, tuple(steps), tuple(losses))
+    return TrainingLosses(net, text, record, tuple(steps), tuple(losses))
 
 
-def _text(description: Any) -> Text | None:
+def _text(description: Any) -> TextDescription | None:
     """Return a record's description of a text, or None where it cannot be read."""
     if not isinstance(description, Mapping):
         return None
-    name, digest, symbols, floor = (description.get(key) for key in Text._fields)
+    name, digest, symbols, floor = (description.get(key) for key in TextDescription._fields)
     if not (isinstance(name, str) and isinstance(digest, str) and isinstance(symbols, int)):
         return None
     if not isinstance(floor, float) or not math.isfinite(floor):
         floor = None
-    return Text(name, digest, symbols, floor)
+    return TextDescription(name, digest, symbols, floor)
 
 
-def _check(trainings: list[Training]) -> Training:
+def _check(trainings: list[TrainingLosses]) -> TrainingLosses:
     """Return the training that counts of these (the newest last) with its checks."""
     main = max(reversed(trainings), key=lambda training: training.last)
     losses = dict(zip(main.steps, main.losses, strict=True))
@@ -311,5 +311,5 @@ def _check(trainings: list[Training]) -> Training:
         if differences:
             framework = other.record.cell.framework
             checks.append(Check(framework, max(differences), compared))
-    counting: Training = main._replace(checks=tuple(checks))
+    counting: TrainingLosses = main._replace(checks=tuple(checks))
     return counting

@@ -16,11 +16,11 @@ import numpy as np
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.columns import Column, axis_columns, csv_rows, table
-from dlbench.reports.curve.pictures import Line, Panel, Picture, draw
+from dlbench.reports.curve.pictures import CurvePanel, Line, Picture, draw
 from dlbench.reports.formats.layout import MISSING, Page
 from dlbench.reports.history.drifts import Changes, find_changes
-from dlbench.reports.report import Report, ReportOptions, Source
-from dlbench.reports.results.naming import counted, group_name, name_of
+from dlbench.reports.report import Report, ReportOptions, ReportSource
+from dlbench.reports.results.naming import counted, name_of, work_name
 from dlbench.reports.results.number_text import number, percent
 from dlbench.reports.results.record import Record, last_attempts
 
@@ -41,7 +41,7 @@ _LEGEND = (
 
 
 @dataclass(frozen=True)
-class Part:
+class TrendPart:
     """One part of a launch's time."""
 
     minutes: float
@@ -61,7 +61,7 @@ class Trend:
     cell: Cell
     run: str
     samples: int
-    parts: tuple[Part, ...]
+    parts: tuple[TrendPart, ...]
     """In order of time; few of them where the launch had few samples."""
     changes: Changes
 
@@ -146,7 +146,7 @@ def trend_of(record: Record) -> Trend | None:
     return Trend(record.cell, record.run, len(outcome.samples_ns), parts, changes)
 
 
-def parts_of(record: Record) -> tuple[Part, ...]:
+def parts_of(record: Record) -> tuple[TrendPart, ...]:
     """Return the parts of a launch's time."""
     outcome = record.outcome
     seconds, counts = outcome.step_seconds(), outcome.sample_counts
@@ -168,11 +168,11 @@ def parts_of(record: Record) -> tuple[Part, ...]:
             faults = fmean(faults_of_samples) / outcome.steps_per_sample
         minutes = (place + 0.5) * length / 60
         seconds_of_step = median(seconds[sample] for sample in inside)
-        parts.append(Part(minutes, seconds_of_step, memory, faults))
+        parts.append(TrendPart(minutes, seconds_of_step, memory, faults))
     return tuple(parts)
 
 
-def trends(source: Source) -> list[Trend]:
+def trends(source: ReportSource) -> list[Trend]:
     """Return the trends of the results, in their order."""
     followed = [record for record in source.results().records if record.protocol.trend]
     candidates = [trend_of(record) for record in last_attempts(followed)]
@@ -223,12 +223,12 @@ def _draw(trends: Sequence[Trend], path: Path, options: ReportOptions) -> list[P
         memory = [(part.minutes, part.memory_mib) for part in trend.parts if part.memory_mib]
         if memory:
             panels.append(_panel(f"{_name(trend)}: MiB", memory))
-    return draw([Picture(group_name(trends[0].cell), panels, [])], path)
+    return draw([Picture(work_name(trends[0].cell), panels, [])], path)
 
 
-def _panel(title: str, values: Iterable[tuple[float, float]]) -> Panel:
+def _panel(title: str, values: Iterable[tuple[float, float]]) -> CurvePanel:
     points = [(minutes, (value, None, None)) for minutes, value in values]
-    return Panel(title, [Line(points, {})], linear=True, across="minutes")
+    return CurvePanel(title, [Line(points, {})], linear=True, across="minutes")
 
 
 REPORT: Report[list[Trend]] = Report(

@@ -225,7 +225,7 @@ _SPREAD = 0.6
 """The part of the way from name to name that the series of one name take together."""
 
 
-class Panel(NamedTuple):
+class DotPanel(NamedTuple):
     """One panel: its title, the names from the top down, and the value of each name and series."""
 
     title: str
@@ -239,7 +239,7 @@ class Dots(NamedTuple):
 
     title: str
     across: str
-    panels: tuple[Panel, ...]
+    panels: tuple[DotPanel, ...]
     series: str = "threads"
     same: float | None = None
     """The value at a line, and the middle of a logarithmic axis: 1 for ratios."""
@@ -304,7 +304,7 @@ def _style(number: int) -> dict[str, Any]:
     }
 
 
-def _panel(panel: "Axes", content: Panel, series: Sequence[str], same: float | None) -> None:
+def _panel(panel: "Axes", content: DotPanel, series: Sequence[str], same: float | None) -> None:
     has_one_series = len({name for name, _ in content.points}) == len(content.points)
     for number, series_name in enumerate(series):
         shift = 0.0 if has_one_series else (number / (len(series) - 1) - 0.5) * _SPREAD

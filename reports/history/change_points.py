@@ -35,6 +35,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from dlbench.reports.results.statistics import CONFIDENCE
+
 Values = NDArray[np.float64]
 
 ENOUGH_NIGHTS = 5
@@ -43,7 +45,6 @@ MAGNITUDE = 0.025
 """Smallest change that is reported, relative."""
 FALSE_DISCOVERY_RATE = 0.05
 """Average share of the reported changes that may be false."""
-CONFIDENCE = 0.95
 LEAST_NOISE = 1e-4
 """Log units: what a clock and rounding leave even of a made-up time."""
 
@@ -53,7 +54,7 @@ _SLOPE_FROM = 8  # nights that a slope beside a step needs
 
 
 @dataclass(frozen=True)
-class Step:
+class LevelChange:
     """A change of level between two nights of a series; sizes in log units."""
 
     position: int
@@ -79,7 +80,7 @@ class Step:
 
 def find_steps(
     series: Sequence[Values], magnitude: float = MAGNITUDE, drifting: Sequence[bool] = ()
-) -> list[tuple[Step, ...]]:
+) -> list[tuple[LevelChange, ...]]:
     """Return the steps of each series, the oldest first.
 
     A series has log seconds or log ratios in order of time, without NaN. ``magnitude`` is relative:
@@ -96,8 +97,8 @@ def find_steps(
 
 
 def judged_steps(
-    candidates: Sequence[tuple[Step, ...]], magnitude: float
-) -> list[tuple[Step, ...]]:
+    candidates: Sequence[tuple[LevelChange, ...]], magnitude: float
+) -> list[tuple[LevelChange, ...]]:
     """Return the steps of each series that hold over all series and are large enough."""
     from scipy.stats import false_discovery_control
 
@@ -118,7 +119,7 @@ def judged_steps(
     return judged
 
 
-def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:
+def steps_of(values: Values, drifting: bool = False) -> tuple[LevelChange, ...]:
     """Return the steps that hold within one series, of any size and without the other series."""
     count = len(values)
     if count <= ENOUGH_NIGHTS:
@@ -127,7 +128,7 @@ def steps_of(values: Values, drifting: bool = False) -> tuple[Step, ...]:
     calm = pulled_in(values, noise)
     # A segmentation may put its steps at any night, and beside them segments of any scale.
     tried = count * max(1.0, math.log2(count / ENOUGH_NIGHTS))
-    steps: list[Step] = []
+    steps: list[LevelChange] = []
     places = _candidates(calm, noise)
     correlation = _correlation(calm, places, drifting)
     test = partial(_step, drifting=drifting, correlation=correlation)
@@ -176,7 +177,7 @@ def _correlation(values: Values, places: Sequence[int], drifting: bool) -> float
 
 def _step(
     values: Values, start: int, place: int, drifting: bool, correlation: float, tried: float
-) -> Step:
+) -> LevelChange:
     """Test a step at ``place`` of values that begin at ``start``.
 
     The p-value is multiplied by the number of tests ``tried``. It may exceed 1, so that many weak
@@ -209,7 +210,7 @@ def _step(
     size = float(solution[1])
     half = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
     p = 2 * float(stdtr(freedom, -abs(size) / max(error, own))) * tried
-    return Step(place, size, size - half, size + half, p, before, count - before)
+    return LevelChange(place, size, size - half, size + half, p, before, count - before)
 
 
 def pulled_in(values: Values, noise: float) -> Values:

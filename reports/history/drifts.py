@@ -33,17 +33,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlbench.reports.history.change_points import (
-    CONFIDENCE,
     FALSE_DISCOVERY_RATE,
     LEAST_NOISE,
     MAGNITUDE,
-    Step,
+    LevelChange,
     Values,
     judged_steps,
     noise_of,
     pulled_in,
     steps_of,
 )
+from dlbench.reports.results.statistics import CONFIDENCE
 
 ENOUGH_NIGHTS_OF_DRIFT = 12
 """The fewest nights of a drift. A faster change is a step."""
@@ -81,7 +81,7 @@ class Ramp:
 class Changes(NamedTuple):
     """Everything that changed in a series."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[LevelChange, ...]
     drift: Ramp | None
 
 
@@ -93,7 +93,7 @@ class _Reading(NamedTuple):
     """A drift, and the steps that the series has besides."""
 
     drift: Ramp
-    steps: tuple[Step, ...]
+    steps: tuple[LevelChange, ...]
 
 
 def find_changes(
@@ -105,7 +105,7 @@ def find_changes(
     if not series:
         return []
     are_absolute = drifting or [False] * len(series)
-    steps_by_series: list[tuple[Step, ...]] = []
+    steps_by_series: list[tuple[LevelChange, ...]] = []
     readings: list[_Reading | None] = []
     for values, is_absolute in zip(series, are_absolute, strict=True):
         steps = steps_of(values, is_absolute)
@@ -123,7 +123,7 @@ def find_changes(
 
 
 def _find_drift(
-    values: Values, steps: tuple[Step, ...], magnitude: float, is_absolute: bool
+    values: Values, steps: tuple[LevelChange, ...], magnitude: float, is_absolute: bool
 ) -> _Reading | None:
     """Return the drift that explains a series better than these steps; None if there is no such."""
     if len(values) < ENOUGH_NIGHTS_OF_DRIFT:
@@ -155,7 +155,7 @@ def _find_drift(
 def _read(
     values: Values,
     calm: Values,
-    steps: tuple[Step, ...],
+    steps: tuple[LevelChange, ...],
     rounds: int,
     least: float,
     is_absolute: bool,
@@ -175,7 +175,9 @@ def _read(
     return _Reading(drift, steps)
 
 
-def _best_drift(values: Values, steps: Sequence[Step], least: float, is_absolute: bool) -> Ramp:
+def _best_drift(
+    values: Values, steps: Sequence[LevelChange], least: float, is_absolute: bool
+) -> Ramp:
     """Return the drift that, with these steps, leaves the least squares.
 
     It is tested against ``least`` in all.
@@ -279,7 +281,7 @@ def _stretches(count: int) -> tuple[list[_Stretch], NDArray[np.float64]]:
     return stretches, ramps
 
 
-def _level_columns(count: int, steps: Sequence[Step]) -> NDArray[np.float64]:
+def _level_columns(count: int, steps: Sequence[LevelChange]) -> NDArray[np.float64]:
     """Return the columns of a regression on a level and these steps."""
     nights = np.arange(count)
     after_steps = [np.where(nights >= step.position, 1.0, 0.0) for step in steps]
@@ -304,7 +306,9 @@ def _best_step_residuals(values: Values) -> Values:
     return left
 
 
-def _model_criterion(calm: Values, steps: Sequence[Step], drift: Ramp | None = None) -> float:
+def _model_criterion(
+    calm: Values, steps: Sequence[LevelChange], drift: Ramp | None = None
+) -> float:
     """Return Schwarz's criterion of a series with these steps, and a drift if there is one."""
     design = _level_columns(len(calm), steps)
     parameters = 2 * len(steps)

@@ -11,19 +11,20 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.history.change_points import CONFIDENCE, ENOUGH_NIGHTS, MAGNITUDE, Step
+from dlbench.reports.history.change_points import ENOUGH_NIGHTS, MAGNITUDE, LevelChange
 from dlbench.reports.history.drifts import Changes, Ramp, find_changes
 from dlbench.reports.results.differences import Difference, differences
 from dlbench.reports.results.hosts import UNKNOWN_MACHINE
 from dlbench.reports.results.judged import TIME
 from dlbench.reports.results.record import Record
+from dlbench.reports.results.statistics import CONFIDENCE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -254,7 +255,7 @@ class History:
 
         The starts are ISO 8601 in UTC, or "" without any night.
         """
-        nights: set[tuple[Any, Any]] = set()
+        nights: set[tuple[object, object]] = set()
         for cell in self.cells:
             nights.update(zip(cell.runs, cell.started, strict=True))
         if not nights:
@@ -387,7 +388,7 @@ def _add_changes(series: Series, changes: Changes) -> Series:
     return replace(series, changes=steps, drift=drift)
 
 
-def _change_point(series: Series, step: Step) -> ChangePoint:
+def _change_point(series: Series, step: LevelChange) -> ChangePoint:
     searched = np.flatnonzero(series.searched)
     place = int(searched[step.position])
     place_before = int(searched[step.position - 1])

@@ -35,7 +35,8 @@ from dlbench.reports.report import Report
 from dlbench.reports.results.conclusion import Conclusion
 from dlbench.reports.results.differences import MOST_SHOWN, Difference, difference_words
 from dlbench.reports.results.judged import JUDGED, TIME, is_of_clock
-from dlbench.reports.results.naming import counted, group_name, name_of, rest_of
+from dlbench.reports.results.keys import Row
+from dlbench.reports.results.naming import counted, name_of, rest_of, work_name
 from dlbench.reports.results.networks import in_order
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.record import IMPORTED
@@ -124,7 +125,7 @@ def _change_tables(history: History) -> list[Table]:
 
 
 def _table_of_first(
-    history: History, table_columns: Sequence[Column[Any]], rows: Sequence[Any], title: str
+    history: History, table_columns: Sequence[Column[Row]], rows: Sequence[Row], title: str
 ) -> list[Table]:
     """Return a table of the first rows, or of all with ``everything``. No rows: no table."""
     if not rows:
@@ -334,10 +335,10 @@ def _cells_table(history: History) -> Table:
     )
     cells = sorted(history.cells, key=lambda series: in_order(series.cell.network))
 
-    def group(series: Series) -> str:
-        return group_name(series.cell) + _machine_text(history, series)
+    def section(series: Series) -> str:
+        return work_name(series.cell) + _machine_text(history, series)
 
-    return columns.table(shown, cells, "All series", group=group, words=True)
+    return columns.table(shown, cells, "All series", section=section, words=True)
 
 
 def _state(series: Series) -> str:

@@ -15,10 +15,10 @@ from dlbench.reports.history.nights import CAVEATS, RATIO
 from dlbench.reports.history.nights import Series as NightSeries
 from dlbench.reports.history.report import drift_words
 from dlbench.reports.page.data import ends, newest_nights, numbers, rerun_command, software_of
-from dlbench.reports.page.document import Document, Launch
+from dlbench.reports.page.document import Document, ShownLaunch
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import axis_value
-from dlbench.reports.results.naming import counted, group_name, rest_of
+from dlbench.reports.results.naming import counted, rest_of, work_name
 from dlbench.reports.results.number_text import amount, deviation, number
 from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.quantities import OF_LAUNCHES, QUANTITIES, Numbers, title_of
@@ -53,7 +53,7 @@ def cell_html(document: Document, cell: CellResult, software: int | None, thinne
         "cell.html.j2",
         one_line,
         heading=rest_of(cell.cell),
-        where=f"{group_name(cell.cell)} · {document.matrix.hosts[cell.machine].name}",
+        where=f"{work_name(cell.cell)} · {document.matrix.hosts[cell.machine].name}",
         reason="" if cell.shown else _whole(why_hole(cell), 20_000),
         numbers=_numbers(cell) if cell.shown else "",
         flags=cell.flags,
@@ -76,7 +76,7 @@ def facts_html(facts: Iterable[tuple[str, Any]]) -> Markup:
     return rendered("facts.html.j2", one_line, facts=filled)
 
 
-def _steps(cell: CellResult, launches: Sequence[Launch], thinned: int) -> Markup | str:
+def _steps(cell: CellResult, launches: Sequence[ShownLaunch], thinned: int) -> Markup | str:
     """Return the picture of the timed steps of these launches; empty without any."""
     series: list[Series] = []
     for launch in launches:
@@ -124,10 +124,10 @@ def _seconds(value: float | None) -> str:
 
 def _outcome_column(
     heading: str, value: Callable[[Outcome], Any], text: Callable[[Any], str] = str
-) -> Column[Launch]:
+) -> Column[ShownLaunch]:
     """Return a column of a value of each launch's outcome."""
 
-    def shown(launch: Launch) -> str:
+    def shown(launch: ShownLaunch) -> str:
         content = value(launch.record.outcome)
         return MISSING if content is None else text(content)
 
@@ -136,14 +136,14 @@ def _outcome_column(
 
 def _part_column(
     part: str, heading: str, name: str, text: Callable[[Any], str] = str
-) -> Column[Launch]:
+) -> Column[ShownLaunch]:
     """Return a column of an attribute of a part of each launch's outcome, where it has the part."""
     return _outcome_column(
         heading, lambda outcome: getattr(getattr(outcome, part), name, None), text
     )
 
 
-def _error_column(name: str) -> Column[Launch]:
+def _error_column(name: str) -> Column[ShownLaunch]:
     """Return a column of an error of the parity check and its tolerance."""
 
     def text(outcome: Outcome) -> str:
@@ -167,7 +167,7 @@ def _cpu_per_wall(outcome: Outcome) -> float | None:
     return None if evidence is None else evidence.cpu_per_wall
 
 
-_LAUNCHES: tuple[Column[Launch], ...] = (
+_LAUNCHES: tuple[Column[ShownLaunch], ...] = (
     Column("", "no.", lambda launch: str(launch.record.launch + 1)),
     Column("", "started (UTC)", lambda launch: f"{launch.record.started:%Y-%m-%d %H:%M:%S}"),
     Column("", "attempt", lambda launch: str(launch.record.attempt + 1)),
@@ -194,7 +194,7 @@ _LAUNCHES: tuple[Column[Launch], ...] = (
 )
 
 
-def _version(launch: Launch) -> str:
+def _version(launch: ShownLaunch) -> str:
     software = software_of(launch)
     name = " ".join(str(software[key]) for key in ("framework", "version") if software.get(key))
     environment = f"environment {launch.record.environment[:12]}"

@@ -9,7 +9,7 @@ from dlbench.reports.formats.json import plain
 from dlbench.reports.history.nights import CAVEATS, ChangePoint, Night, Series
 from dlbench.reports.history.report import drift_words
 from dlbench.reports.matrix import matrix_cells
-from dlbench.reports.page.document import Document, Launch
+from dlbench.reports.page.document import Document, ShownLaunch
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.quantities import QUANTITIES, Numbers
@@ -84,7 +84,7 @@ def ends(numbers: Numbers) -> str:
     return f"{number(low)} to {number(high)}"
 
 
-def software_of(launch: Launch) -> dict[str, Any]:
+def software_of(launch: ShownLaunch) -> dict[str, Any]:
     """Return the report of a launch's framework on itself, and its interpreter and environment."""
     record = launch.record
     return {
@@ -118,7 +118,7 @@ def _variable_word(name: str, value: str) -> str:
     return name if is_partial else f"{name}={value}"
 
 
-def _launch(launch: Launch, step: int, software: dict[str, Any]) -> dict[str, Any]:
+def _launch(launch: ShownLaunch, step: int, software: dict[str, Any]) -> dict[str, Any]:
     """Return a launch as an object, and add its software to the list of all."""
     record = launch.record
     outcome = record.outcome

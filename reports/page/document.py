@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.history.nights import Series
-from dlbench.reports.report import Source
+from dlbench.reports.report import ReportSource
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.disturbance import disturbed
 from dlbench.reports.results.keys import Place
@@ -17,7 +17,7 @@ from dlbench.reports.results.record import BASELINE, Record, last_attempts
 from dlbench.reports.results.results import Results
 
 
-class Launch(NamedTuple):
+class ShownLaunch(NamedTuple):
     """One launch of a cell."""
 
     record: Record
@@ -31,7 +31,7 @@ class Document:
     """Everything that a page shows."""
 
     title: str
-    source: Source
+    source: ReportSource
     made: datetime
     version: str
     note: str = ""
@@ -51,15 +51,15 @@ class Document:
         """The records behind the matrix."""
         return self.source.results()
 
-    def launches_of(self, cell: CellResult) -> list[Launch]:
+    def launches_of(self, cell: CellResult) -> list[ShownLaunch]:
         """Return the launches behind a cell's number, the repeated ones too, the oldest first."""
         return self.launches.get(cell.place, [])
 
     @cached_property
-    def launches(self) -> dict[Place, list[Launch]]:
+    def launches(self) -> dict[Place, list[ShownLaunch]]:
         """The launches of each cell by machine and cell."""
         counting = {id(record) for record in last_attempts(self.results.records)}
-        launches: dict[Place, list[Launch]] = {}
+        launches: dict[Place, list[ShownLaunch]] = {}
         for record in sorted(self.results.records, key=lambda record: record.started):
             cell = self.matrix.cells.get(record.place)
             if cell is None or record.side == BASELINE:
@@ -68,10 +68,10 @@ class Document:
                 continue
             if self.source.options.all_runs or record.run == cell.run:
                 was_disturbed = disturbed(record, self.results.hosts.get(record.machine))
-                launch = Launch(record, id(record) in counting, was_disturbed)
+                launch = ShownLaunch(record, id(record) in counting, was_disturbed)
                 launches.setdefault(record.place, []).append(launch)
         return launches
 
-    def all_launches(self) -> list[Launch]:
+    def all_launches(self) -> list[ShownLaunch]:
         """Return the launches of all cells."""
         return [launch for launches in self.launches.values() for launch in launches]

@@ -20,11 +20,11 @@ from dlbench.reports.results.keys import Place, axis_value, row_order
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import (
     counted,
-    group_name,
     place_heading,
     place_name,
     row_name,
     slug,
+    work_name,
 )
 from dlbench.reports.results.number_text import amount, deviation, number
 from dlbench.reports.results.quantities import QUANTITIES, legend, title_of
@@ -57,12 +57,12 @@ def page_matrix(matrix: Matrix) -> dict[str, Any]:
     views = _quantity_views(cells)
     fields = _cell_fields(cells, addresses, views)
     blocks: list[dict[str, Any]] = []
-    for group, rows in matrix.rows.items():
+    for work, rows in matrix.rows.items():
         fields_by_row = []
         for row in rows:
-            row_fields = [fields.get(id(matrix.at(group, row, column))) for column in columns]
+            row_fields = [fields.get(id(matrix.at(work, row, column))) for column in columns]
             fields_by_row.append((row_name(row), row_fields))
-        blocks.append({"name": group_name(group), "rows": fields_by_row, "means": False})
+        blocks.append({"name": work_name(work), "rows": fields_by_row, "means": False})
     rows_with_times, comparisons = _comparison_views(matrix, cells, names)
     if len(blocks) > 1 and comparisons:
         means_of_rows = []
@@ -76,7 +76,9 @@ def page_matrix(matrix: Matrix) -> dict[str, Any]:
         title = f"Geometric mean of all {len(blocks)} groups"
         blocks.insert(0, {"name": title, "rows": means_of_rows, "means": True})
     columns_by_machine = groupby(column.machine for column in columns)
-    spans = [(names[machine], len(list(group))) for machine, group in columns_by_machine]
+    spans = [
+        (names[machine], len(list(same_machine))) for machine, same_machine in columns_by_machine
+    ]
     return {
         "columns": [place_name(column.cell) or place_heading(column.cell) for column in columns],
         "machines": spans if has_machines else [],
@@ -147,7 +149,7 @@ def _comparison_views(
         usual_first = sorted(counts, key=lambda row: (len(axes.unusual(row)), -counts[row], row))
         for row in sorted(usual_first[: MOST_COMPARED // len(cells)], key=row_order):
             where = f"{row_name(row)}, in the same group and column"
-            others = [matrix.at(cell.group, row, cell.column) for cell in cells]
+            others = [matrix.at(cell.work, row, cell.column) for cell in cells]
             views.append(
                 _comparison(matrix, rows, row_name(row), where, "compared with a row", others)
             )

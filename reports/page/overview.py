@@ -16,7 +16,7 @@ from dlbench.reports.results.hosts import name_among
 from dlbench.reports.results.keys import Place
 from dlbench.reports.results.leaders import Leader, fastest
 from dlbench.reports.results.matrix import Matrix
-from dlbench.reports.results.naming import group_name, listed, place_name, row_names
+from dlbench.reports.results.naming import listed, place_name, row_names, work_name
 from dlbench.reports.results.number_text import interval, number
 from dlbench.reports.results.safe_text import one_line
 from dlbench.reports.results.statistics import Summary, clearly_slower
@@ -27,7 +27,7 @@ MOST_ROWS = 10
 MOST_FINDINGS = 6
 
 Ranking = list[tuple[CellResult, Summary]]
-"""Rows of one group in one column with their times, the fastest first."""
+"""Rows of one work in one column with their times, the fastest first."""
 
 
 def overview_column(matrix: Matrix) -> Place | None:
@@ -43,23 +43,23 @@ def overview_column(matrix: Matrix) -> Place | None:
 
 
 def rankings(matrix: Matrix, column: Place) -> dict[Cell, Ranking]:
-    """Return the ranking of each network's group with most rows, by group.
+    """Return the ranking of each network's work with most rows, by work.
 
     Rankings of a single row are left out.
     """
-    group_by_network: dict[tuple[str, str], tuple[Cell, Ranking]] = {}
-    for group, rows in matrix.rows.items():
-        cells = [matrix.at(group, row, column) for row in rows]
+    work_by_network: dict[tuple[str, str], tuple[Cell, Ranking]] = {}
+    for work, rows in matrix.rows.items():
+        cells = [matrix.at(work, row, column) for row in rows]
         ranking = in_the_running([cell for cell in cells if cell is not None])
         if len(ranking) <= 1:
             continue
-        network = (group.network, group.specification)
-        if network in group_by_network:
-            _, best_ranking = group_by_network[network]
+        network = (work.network, work.specification)
+        if network in work_by_network:
+            _, best_ranking = work_by_network[network]
             if len(ranking) <= len(best_ranking):
                 continue
-        group_by_network[network] = (group, ranking)
-    return dict(group_by_network.values())
+        work_by_network[network] = (work, ranking)
+    return dict(work_by_network.values())
 
 
 def _names(matrix: Matrix, column: Place) -> tuple[Callable[[Cell], str], str]:
@@ -74,11 +74,11 @@ def overview_place(matrix: Matrix, column: Place) -> str:
     return ", ".join(filter(None, (place_name(column.cell), where)))
 
 
-def overview_table(matrix: Matrix, column: Place, groups: Iterable[Cell]) -> Table:
-    """Return the fastest row of each of these groups and its certainty, as the report `fastest`."""
+def overview_table(matrix: Matrix, column: Place, works: Iterable[Cell]) -> Table:
+    """Return the fastest row of each of these works and its certainty, as the report `fastest`."""
     leaders = fastest(replace(matrix, columns=(column,))).rows
-    leader_by_group = {leader.first.group: leader for leader in leaders}
-    rows = [leader_by_group[group] for group in groups][:MOST_NETWORKS]
+    leader_by_work = {leader.first.work: leader for leader in leaders}
+    rows = [leader_by_work[work] for work in works][:MOST_NETWORKS]
     name, _ = _names(matrix, column)
 
     def ties(leader: Leader) -> str:
@@ -88,7 +88,7 @@ def overview_table(matrix: Matrix, column: Place, groups: Iterable[Cell]) -> Tab
         return None if leader.next is None else name(leader.next.row)
 
     columns: tuple[Column[Leader], ...] = (
-        Column("", "network", lambda leader: group_name(leader.first.group)),
+        Column("", "network", lambda leader: work_name(leader.first.work)),
         Column("", "fastest", lambda leader: name(leader.first.row)),
         Column("", "s/step", lambda leader: leader.first.seconds),
         Column("", "may be as fast", ties),
@@ -105,13 +105,13 @@ def panels(
     """Return name, picture and number of rows left out of each network."""
     name, _ = _names(matrix, column)
     shown = []
-    for group, ranking in list(ranked.items())[:MOST_NETWORKS]:
+    for work, ranking in list(ranked.items())[:MOST_NETWORKS]:
         left_out = max(0, len(ranking) - MOST_ROWS)
-        shown.append((group_name(group), _panel_svg(group, ranking, name), left_out))
+        shown.append((work_name(work), _panel_svg(work, ranking, name), left_out))
     return shown
 
 
-def _panel_svg(group: Cell, ranking: Ranking, name: Callable[[Cell], str]) -> Markup:
+def _panel_svg(work: Cell, ranking: Ranking, name: Callable[[Cell], str]) -> Markup:
     """Return one network's rows by their time, with intervals, ties shaded."""
     shown = ranking[:MOST_ROWS]
     line = 18
@@ -137,7 +137,7 @@ def _panel_svg(group: Cell, ranking: Ranking, name: Callable[[Cell], str]) -> Ma
         for place, (cell, timed) in enumerate(shown)
     ]
     words = ", ".join(f"{name(cell.row)} {number(timed.median)} s" for cell, timed in shown)
-    label = f"{group_name(group)}, seconds of a step, fastest first, {sum(tied)} tied: {words}"
+    label = f"{work_name(work)}, seconds of a step, fastest first, {sum(tied)} tied: {words}"
     return rendered(
         "panel.svg.j2",
         one_line,

@@ -21,7 +21,7 @@ from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.networks import family_of_record
 
 MOST_ROWS = 1500
-"""Rows of tables in a section, cut only between groups; the command shows all."""
+"""Rows of tables in a section, cut only between headings; the command shows all."""
 MOST_CELLS_DRAWN = 1000
 """A page with more cells has no plots: they would be unreadable, and most of the page."""
 
@@ -74,7 +74,7 @@ def sections(document: Document) -> list[dict[str, Any]]:
 
 
 def shortened(page: Page, name: str) -> Page:
-    """Return a page with about `MOST_ROWS` rows in whole groups, and a line on the others."""
+    """Return a page with about `MOST_ROWS` rows in whole sections, and a line on the others."""
     tables = []
     used = 0
     for table in page.tables:

@@ -19,7 +19,7 @@ from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.hosts import FOREIGN_KEY, read_host
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.matrix import build_matrix
-from dlbench.reports.results.naming import group_name, slug
+from dlbench.reports.results.naming import slug, work_name
 from dlbench.reports.results.record import Record, Run, last_attempts
 from dlbench.reports.results.results import Results
 
@@ -242,7 +242,7 @@ def _own_benchmark(
     parameter = f"{slug(cell)}-{side}" if side else slug(cell)
     name = f"dlbench[{parameter}]"
     return {
-        "group": group_name(cell),
+        "group": work_name(cell),
         "name": name,
         "fullname": f"dlbench::{name}",
         "params": {"dlbench_cell": parameter},

@@ -64,7 +64,7 @@ _AGREEMENT = 1e-9
 """Relative difference allowed between ``stats.data`` and the records it was made of."""
 
 
-class FileError(ReportError):
+class BenchmarkFileError(ReportError):
     """A file that cannot be read as pytest-benchmark's."""
 
 
@@ -282,7 +282,7 @@ def _read_bytes(name: str) -> bytes:
     try:
         # A shell's <(...) is a pipe too, but it has a writer.
         if Path(name).is_fifo() and not name.startswith(("/dev/", "/proc/")):
-            raise FileError(f"{name} cannot be read: it is a pipe. Name a file.")
+            raise BenchmarkFileError(f"{name} cannot be read: it is a pipe. Name a file.")
         with Path(name).open("rb") as stream:
             if os.fstat(stream.fileno()).st_size <= LARGEST_FILE:
                 raw = stream.read(LARGEST_FILE + 1)
@@ -290,8 +290,8 @@ def _read_bytes(name: str) -> bytes:
                     return raw
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise FileError(f"{name} cannot be read: {reason}.") from error
-    raise FileError(
+        raise BenchmarkFileError(f"{name} cannot be read: {reason}.") from error
+    raise BenchmarkFileError(
         f"{name} is larger than {LARGEST_FILE // 10**6} MB, the limit. Save fewer benchmarks in a "
         "file."
     )
@@ -362,7 +362,9 @@ def _accepted(name: str, parse: Callable[[], Any]) -> BenchmarkFile:
         return file.model_copy(update={"records": records, "digest": _file_digest(file)})
     except (RecordError, ValidationError, ValueError, OverflowError, RecursionError) as error:
         fault = _describe_fault(error, content)
-        raise FileError(f"{name} cannot be read as a file of pytest-benchmark: {fault}.") from error
+        raise BenchmarkFileError(
+            f"{name} cannot be read as a file of pytest-benchmark: {fault}."
+        ) from error
 
 
 def _keep_last_attempts(file: BenchmarkFile) -> BenchmarkFile:
@@ -421,10 +423,12 @@ def _split_by_process(
     try:
         processes = [_Process.model_validate(content) for content in described]
     except (ValidationError, TypeError) as error:
-        raise FileError(f"{file.name}: {PROCESSES_KEY} of {name} cannot be read.") from error
+        raise BenchmarkFileError(
+            f"{file.name}: {PROCESSES_KEY} of {name} cannot be read."
+        ) from error
     data = benchmark.stats.data or []
     if sum(process.samples for process in processes) != len(data):
-        raise FileError(
+        raise BenchmarkFileError(
             f"{file.name}: the samples of {name} are not those of its processes; one of the two "
             "was changed."
         )
@@ -730,7 +734,7 @@ def runs_of(files: Sequence[BenchmarkFile], version: str, one_run: bool = False)
     for launches in launches_by_run:
         imported = _foreign_run(launches, version)
         if imported.run.id in runs:
-            raise FileError(f"{launches[0].name} was given twice.")
+            raise BenchmarkFileError(f"{launches[0].name} was given twice.")
         runs[imported.run.id] = imported
     return list(runs.values())
 
@@ -738,13 +742,13 @@ def runs_of(files: Sequence[BenchmarkFile], version: str, one_run: bool = False)
 def _join(one: Imported, other: Imported, name: str) -> Imported:
     """Return two parts of a run as one."""
     if replace(one.run, finished=None) != replace(other.run, finished=None):
-        raise FileError(
+        raise BenchmarkFileError(
             f"{name}: its run {one.run.id} differs from the run of that name in an earlier file."
         )
     records = {launch_key(record): record for record in one.records}
     for record in other.records:
         if records.setdefault(launch_key(record), record) != record:
-            raise FileError(
+            raise BenchmarkFileError(
                 f"{name}: a launch of run {one.run.id} differs from the one in an earlier file."
             )
     return Imported(one.run, tuple(records.values()), one.machine or other.machine)
@@ -760,7 +764,7 @@ def _check_commits(files: Sequence[BenchmarkFile]) -> None:
             file_by_commit.setdefault(commit, file)
     if len(file_by_commit) > 1:
         first, second, *_ = file_by_commit.values()
-        raise FileError(
+        raise BenchmarkFileError(
             f"{second.name} and {first.name} are of different commits, "
             f"{commit_in_words(second.commit_info)} and {commit_in_words(first.commit_info)}, so "
             f"not launches of one run ({len(file_by_commit)} commits in all). Import them without "
@@ -773,13 +777,13 @@ def _check_one_run(files: Sequence[BenchmarkFile]) -> None:
     first = files[0]
     for file in files[1:]:
         if (file.fingerprint, file.interpreter) != (first.fingerprint, first.interpreter):
-            raise FileError(
+            raise BenchmarkFileError(
                 f"{file.name} and {first.name} are of different machines or Pythons, so not "
                 "launches of one run."
             )
     _check_commits(files)
     if len({file.digest for file in files}) < len(files):
-        raise FileError(
+        raise BenchmarkFileError(
             f"{first.name}: one of these files was given twice, and one process is one launch."
         )
 

@@ -15,7 +15,7 @@ from statistics import geometric_mean
 from typing import Any, NamedTuple
 
 from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Cell, Status
-from dlbench.reports.builds import Build, Builds
+from dlbench.reports.builds import MeasuredBuild, MeasuredBuilds
 from dlbench.reports.columns import (
     Column,
     attributes,
@@ -31,14 +31,14 @@ from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Page
-from dlbench.reports.ratio.pairs import Row, seconds_column
+from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult, fastest_mode
 from dlbench.reports.results.flags import CONTENDED, FEW_LAUNCHES, Flag, FlagKind
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.keys import Place, group_of, grouped
+from dlbench.reports.results.keys import Place, Row, grouped, work_of
 from dlbench.reports.results.matrix import Matrix
-from dlbench.reports.results.naming import group_name, row_name
+from dlbench.reports.results.naming import row_name, work_name
 from dlbench.reports.results.networks import FIRST
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.published import SHI2016, CorePeak, Counterpart, Study, study
@@ -69,7 +69,7 @@ class PaperPair:
     """The framework's name in the user's results."""
     now: CellResult | None
     """None: not measured."""
-    build: Build | None
+    build: MeasuredBuild | None
     then: CellResult | None
     """None: not in the table."""
     speedup: float | None = None
@@ -92,6 +92,23 @@ class PaperPair:
     def name(self) -> str:
         """The row's name with its mode."""
         return row_name(self.now.row) if self.now is not None else self.row
+
+
+class MeanSpeedup(NamedTuple):
+    """The geometric means over the networks that a row has at one number of threads."""
+
+    framework: str
+    row: str
+    threads: int
+    networks: int
+    """Their number."""
+    speedup: float
+    per_peak: Span | None
+    """None unless it is known for all of them."""
+    common: float | None
+    """The speed-up over the common networks only, which makes rows comparable."""
+    disturbed: list[str]
+    """Networks whose measurement by the user was disturbed by other programs."""
 
 
 @dataclass(frozen=True)
@@ -136,13 +153,8 @@ class Match:
         return common
 
     @property
-    def means(self) -> list[dict[str, Any]]:
-        """Geometric means over the networks that a row has at one number of threads.
-
-        ``per_peak`` is None unless it is known for all of them, ``common`` is the speed-up over the
-        common networks only, which makes rows comparable, and ``disturbed`` names the networks
-        whose measurement by the user was disturbed by other programs.
-        """
+    def means(self) -> list[MeanSpeedup]:
+        """Geometric means over the networks that a row has at one number of threads."""
         common = self.common
         means = []
         timed = [pair for pair in self.fastest if pair.speedup is not None]
@@ -163,16 +175,16 @@ class Match:
                 if pair.now is not None and pair.now.has(CONTENDED)
             ]
             means.append(
-                {
-                    "framework": framework,
-                    "row": row,
-                    "threads": threads,
-                    "networks": len(speedups),
-                    "speedup": geometric_mean(speedups.values()),
-                    "per_peak": per_peak,
-                    "common": geometric_mean(shared) if shared else None,
-                    "disturbed": list(dict.fromkeys(disturbed)),
-                }
+                MeanSpeedup(
+                    framework,
+                    row,
+                    threads,
+                    networks=len(speedups),
+                    speedup=geometric_mean(speedups.values()),
+                    per_peak=per_peak,
+                    common=geometric_mean(shared) if shared else None,
+                    disturbed=list(dict.fromkeys(disturbed)),
+                )
             )
         return means
 
@@ -199,7 +211,10 @@ class Against:
 
 
 def against(
-    matrix: Matrix, counterparts: Mapping[str, Counterpart], builds: Builds, all_modes: bool = False
+    matrix: Matrix,
+    counterparts: Mapping[str, Counterpart],
+    builds: MeasuredBuilds,
+    all_modes: bool = False,
 ) -> Against:
     """Compare the user's matrix with the paper's table.
 
@@ -233,7 +248,7 @@ def against(
             host, then = matrix.hosts[machine], paper.hosts[theirs]
             counts, left_out = _thread_counts(columns, paper.columns_of(theirs), host, then)
             unmeasured = _unmeasured_pairs(
-                paper, theirs, published.year, {cell.group for cell in cells}, rows, counts
+                paper, theirs, published.year, {cell.work for cell in cells}, rows, counts
             )
             peak = published.peaks.get(theirs)
             pairs, fastest = _measured_pairs(unmeasured, cells, builds, peak, all_modes)
@@ -252,7 +267,7 @@ def _is_comparable(column: Place) -> bool:
 
 
 def _rows_by_framework(
-    cells: Iterable[CellResult], counterparts: Mapping[str, Counterpart], builds: Builds
+    cells: Iterable[CellResult], counterparts: Mapping[str, Counterpart], builds: MeasuredBuilds
 ) -> dict[str, list[str]]:
     """Return the names of the user's rows for each framework of the table."""
     cells_by_adapter = grouped(cells, lambda cell: builds.of(cell).adapter)
@@ -295,35 +310,33 @@ def _unmeasured_pairs(
     paper: Matrix,
     machine: str,
     year: str,
-    groups: Collection[Cell],
+    works: Collection[Cell],
     rows: Mapping[str, Sequence[str]],
     counts: Sequence[int],
 ) -> Iterator[PaperPair]:
     """Yield the published cell of each of the user's rows, as a pair without a measured cell."""
-    for group, frameworks in paper.rows.items():
-        if group not in groups:
+    for work, frameworks in paper.rows.items():
+        if work not in works:
             continue
         for framework in (row.framework for row in frameworks):
             for name, count in product(rows.get(framework, ()), counts):
-                at = group._replace(framework=framework, mode=year, device="cpu", threads=count)
+                at = work._replace(framework=framework, mode=year, device="cpu", threads=count)
                 yield PaperPair(at, name, None, None, paper.cells.get(Place(machine, at)))
 
 
 def _measured_pairs(
     unmeasured: Iterable[PaperPair],
     cells: Iterable[CellResult],
-    builds: Builds,
+    builds: MeasuredBuilds,
     peak: CorePeak | None,
     all_modes: bool,
 ) -> tuple[list[PaperPair], list[PaperPair]]:
     """Return these pairs with the user's cells, and of those the ones of the fastest modes."""
-    modes_by_row = grouped(
-        cells, lambda cell: (cell.group, cell.row.framework, cell.column.threads)
-    )
+    modes_by_row = grouped(cells, lambda cell: (cell.work, cell.row.framework, cell.column.threads))
     pairs = []
     fastest = []
     for pair in unmeasured:
-        key = (group_of(pair.at), pair.row, pair.at.threads)
+        key = (work_of(pair.at), pair.row, pair.at.threads)
         modes = sorted(modes_by_row.get(key, ()), key=lambda cell: cell.row)
         if not modes:
             judged = _judged(pair, peak)
@@ -462,21 +475,19 @@ _MACHINES = (
 )
 
 
-def _mean_speedup_text(mean: dict[str, Any]) -> str:
-    mark = CONTENDED.symbol if mean["disturbed"] else ""
-    return _times(mean["speedup"]) + mark
+def _mean_speedup_text(mean: MeanSpeedup) -> str:
+    mark = CONTENDED.symbol if mean.disturbed else ""
+    return _times(mean.speedup) + mark
 
 
-_MEANS: tuple[Column[dict[str, Any]], ...] = (
-    *attributes(dict, "framework", "row"),
-    Column("threads", "p", lambda mean: mean["threads"]),
-    Column("networks", "networks", lambda mean: mean["networks"]),
-    Column("speedup", "speed-up", lambda mean: mean["speedup"], _mean_speedup_text),
-    Column(
-        "per_peak", "per peak", lambda mean: mean["per_peak"], lambda mean: _times(mean["per_peak"])
-    ),
-    Column("common", "of common", lambda mean: mean["common"], lambda mean: _times(mean["common"])),
-    *attributes(dict, "disturbed"),
+_MEANS: tuple[Column[MeanSpeedup], ...] = (
+    *attributes(lambda mean: mean, "framework", "row"),
+    Column("threads", "p", lambda mean: mean.threads),
+    Column("networks", "networks", lambda mean: mean.networks),
+    Column("speedup", "speed-up", lambda mean: mean.speedup, _mean_speedup_text),
+    Column("per_peak", "per peak", lambda mean: mean.per_peak, lambda mean: _times(mean.per_peak)),
+    Column("common", "of common", lambda mean: mean.common, lambda mean: _times(mean.common)),
+    *attributes(lambda mean: mean, "disturbed"),
 )
 
 
@@ -516,14 +527,14 @@ def _page(analysis: Against) -> Page:
                 (name_column, *columns),
                 match.pairs,
                 f"{match.host.name}, against {match.then.name}",
-                group=lambda pair: group_name(pair.at),
+                section=lambda pair: work_name(pair.at),
                 notes=_notes(match),
                 keys=2,
             )
         )
         means = match.means
         if means:
-            row_column = _name_column(means, lambda mean: mean["row"], lambda mean: mean["row"])
+            row_column = _name_column(means, lambda mean: mean.row, lambda mean: mean.row)
             title = "Geometric means over networks"
             notes = _notes_on_means(match, means)
             tables.append(table((row_column, *_MEANS), means, title, notes=notes))
@@ -542,7 +553,7 @@ def _name_column(
     return Column("", "", text)
 
 
-def _notes_on_means(match: Match, means: Sequence[dict[str, Any]]) -> list[str]:
+def _notes_on_means(match: Match, means: Sequence[MeanSpeedup]) -> list[str]:
     """Return lines that name the networks of the last column.
 
     Thread counts of the same networks share a line.
@@ -554,7 +565,7 @@ def _notes_on_means(match: Match, means: Sequence[dict[str, Any]]) -> list[str]:
         if networks:
             extent = f"the speed-up over {networks}, which every row has"
         lines.append(f"of common, at p = {counts}: {extent}")
-    if any(mean["disturbed"] for mean in means):
+    if any(mean.disturbed for mean in means):
         lines.append(f"{CONTENDED.symbol} includes networks whose measurement here was disturbed")
     return lines
 

@@ -35,7 +35,7 @@ from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import Place, grouped
 from dlbench.reports.results.matrix import Compared, Matrix
-from dlbench.reports.results.naming import group_name, listed, row_name, row_names, threads_name
+from dlbench.reports.results.naming import listed, row_name, row_names, threads_name, work_name
 from dlbench.reports.results.number_text import number, times
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.statistics import Estimate, RatioVerdict, judge_ratio, welch_of_pairs
@@ -207,7 +207,7 @@ def over_networks(rows: Iterable[DefaultThreads]) -> list[OverNetworks]:
     means: list[OverNetworks] = []
     p_values: list[float | None] = []
     for defaults in grouped(rows, lambda default: default.own.machine).values():
-        networks = len({default.own.group for default in defaults})
+        networks = len({default.own.work for default in defaults})
         by_quota = grouped(defaults, lambda default: (default.own.row, default.quota))
         for taken in by_quota.values():
             compared = [default.pair for default in taken if default.pair]
@@ -273,19 +273,19 @@ def _ratio_entry(default: DefaultThreads) -> Entry:
 def _overview(analysis: Containers, machine: str, defaults: Sequence[DefaultThreads]) -> Table:
     """Return the table of rows and quotas: first the means over networks, then each network."""
     name, condition = _names(defaults)
-    networks = len({default.own.group for default in defaults})
+    networks = len({default.own.work for default in defaults})
     means = over_networks(defaults)
     entries: dict[tuple[Cell | None, str, float], Entry] = {}
     for mean in means:
         mark = _MARKS.get(mean.verdict, "")
         entries[None, name(mean.row), mean.quota] = layout.multiple(mean.ratio, mark)
     for default in defaults:
-        key = (default.own.group, name(default.own.row), default.quota)
+        key = (default.own.work, name(default.own.row), default.quota)
         entries[key] = _ratio_entry(default)
     quotas = sorted({default.quota for default in defaults})
     rows: list[tuple[Entry, ...]] = []
-    for group, keys in grouped(entries, itemgetter(0)).items():
-        heading = group_name(group) if group else f"geometric mean of {networks} networks"
+    for work, keys in grouped(entries, itemgetter(0)).items():
+        heading = work_name(work) if work else f"geometric mean of {networks} networks"
         entries_of_group = {key[1:]: entries[key] for key in keys}
         rows += [(Entry(heading),), *grid(entries_of_group, quotas)]
     title = (
@@ -363,19 +363,19 @@ def _mean_columns(analysis: Containers) -> tuple[Column[OverNetworks], ...]:
 def _table(analysis: Containers, machine: str, defaults: Sequence[DefaultThreads]) -> Table:
     """Return the table with a line for each row and quota."""
     notes = []
-    for group, in_group in grouped(defaults, lambda default: default.own.group).items():
+    for work, defaults_of_work in grouped(defaults, lambda default: default.own.work).items():
         slower = [
             default
-            for default in in_group
+            for default in defaults_of_work
             if default.pair and default.pair.verdict is RatioVerdict.SLOWER
         ]
-        holes = [default for default in in_group if default.own.timed is None]
-        notes += [f"{group_name(group)}: {advice(default)}" for default in (*slower, *holes)]
+        holes = [default for default in defaults_of_work if default.own.timed is None]
+        notes += [f"{work_name(work)}: {advice(default)}" for default in (*slower, *holes)]
     return table(
         _columns(analysis, defaults),
         defaults,
         f"Threads under a CPU quota{_names(defaults)[1]}, on {analysis.name(machine)}",
-        group=lambda default: group_name(default.own.group),
+        section=lambda default: work_name(default.own.work),
         notes=notes,
         keys=2,
     )
@@ -420,7 +420,7 @@ def _pair_text(default: DefaultThreads, pair: Pair) -> str:
     """Describe the cost of a row's default threads on one network."""
     name = _short_name(default)
     cost = f"{name} takes {times(pair.ratio)} the time under a quota of {default.quota:g}"
-    return f"{group_name(default.own.group)}: {cost}"
+    return f"{work_name(default.own.work)}: {cost}"
 
 
 def _draw(analysis: Containers, path: Path) -> list[Path]:
@@ -433,12 +433,12 @@ def _draw(analysis: Containers, path: Path) -> list[Path]:
     for machine, compared in by_machine.items():
         defaults = [default for default, _ in compared]
         name, condition = _names(defaults)
-        points: list[pairs.Point] = []
+        points: list[pairs.RatioPoint] = []
         for mean in over_networks(defaults):
             panel = f"geometric mean of {len(mean.taken)} networks"
             points.append((panel, name(mean.row), f"{mean.quota:g}", mean.ratio))
         for default, pair in compared:
-            panel = group_name(default.own.group)
+            panel = work_name(default.own.work)
             points.append((panel, name(default.own.row), f"{default.quota:g}", pair.ratio))
         title = f"Default thread counts under a CPU quota{condition}, on {analysis.name(machine)}"
         pages.append((title, "times as long as with the best thread count; 95 % intervals", points))

@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import (
-    GROUP,
     PLACE,
     ROW,
+    WORK,
     Column,
     axis_columns,
     csv_rows,
@@ -35,7 +35,7 @@ from dlbench.reports.results.leaders import (
     names_of_ties,
 )
 from dlbench.reports.results.matrix import Compared
-from dlbench.reports.results.naming import counted, group_name, listed, place_heading, row_name
+from dlbench.reports.results.naming import counted, listed, place_heading, row_name, work_name
 from dlbench.reports.results.number_text import times
 
 ALONE = (
@@ -73,7 +73,7 @@ def _columns(
     fields = (*ROW, *(f"seconds_per_minibatch.{part}" for part in (*MEDIAN, "launches")))
     return (
         *host_columns(lambda leader: analysis.matrix.hosts[leader.first.machine]),
-        *axis_columns(lambda leader: leader.first.cell, (*GROUP, *PLACE)),
+        *axis_columns(lambda leader: leader.first.cell, (*WORK, *PLACE)),
         Column(
             "first",
             "fastest",
@@ -163,7 +163,7 @@ def _table(
         leaders,
         f"Who is fastest, on {analysis.name(machine)}",
         "leaders",
-        group=lambda leader: group_name(leader.first.group),
+        section=lambda leader: work_name(leader.first.work),
         notes=notes,
         keys=2,
     )
@@ -171,7 +171,7 @@ def _table(
 
 def _rivals_sentence(leader: Leader) -> str:
     """Return a sentence on the rows that may be as fast as the leader."""
-    place = f"{group_name(leader.first.group)} at {place_heading(leader.first.cell)}"
+    place = f"{work_name(leader.first.work)} at {place_heading(leader.first.cell)}"
     name = row_name(leader.first.row)
     rivals = listed(names_of_ties(leader), MOST_NAMED)
     if leader.outcome == TIE:

@@ -45,7 +45,7 @@ from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import Place, grouped
 from dlbench.reports.results.matrix import Compared, Matrix
-from dlbench.reports.results.naming import counted, group_name, head_of, place_name, row_name
+from dlbench.reports.results.naming import counted, head_of, place_name, row_name, work_name
 from dlbench.reports.results.networks import family_of_record
 from dlbench.reports.results.number_text import number, times
 from dlbench.reports.results.quantities import QUANTITIES
@@ -356,7 +356,7 @@ def _pair_text(feeding: Feeding, pair: Pair) -> str:
 
 
 def _work(cell: Cell) -> str:
-    return group_name(_resident(cell))
+    return work_name(_resident(cell))
 
 
 def _placement_text(cell: Cell) -> str:
@@ -470,7 +470,7 @@ def _page(analysis: Feeds) -> Page:
                 rows_of_work,
                 f"{work}, on {analysis.name(machine)}",
                 "cells",
-                group=lambda row: row_name(row.cell.cell),
+                section=lambda row: row_name(row.cell.cell),
                 notes=dict.fromkeys(notes),
                 keys=2,
             )

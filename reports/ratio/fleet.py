@@ -36,13 +36,13 @@ from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
 from dlbench.reports.ratio import nodes
 from dlbench.reports.ratio.nodes import MEAN, Kind, NodeRatio, NodeSeen, OfNode
 from dlbench.reports.ratio.pairs import draw
-from dlbench.reports.report import FLEET, TOP, Report, ReportOptions, Source
+from dlbench.reports.report import FLEET, TOP, Report, ReportOptions, ReportSource
 from dlbench.reports.results.disturbance import disturbed
 from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.flags import CONTENDED, SHARED_NODE, FlagKind
 from dlbench.reports.results.hosts import Host, Node
 from dlbench.reports.results.keys import grouped
-from dlbench.reports.results.naming import counted, group_name, listed, name_of, rest_of
+from dlbench.reports.results.naming import counted, listed, name_of, rest_of, work_name
 from dlbench.reports.results.number_text import number, times
 from dlbench.reports.results.record import Record, Run, last_attempts
 from dlbench.reports.results.statistics import SIGNIFICANCE, RatioVerdict, summarise
@@ -87,7 +87,7 @@ and the deviation that the means would have if the nodes were the same.
 # Gathering results.
 
 
-def fleet(source: Source) -> list[Kind]:
+def fleet(source: ReportSource) -> list[Kind]:
     """Return the kinds of all fleets that are asked for, by name, with the ratios of their nodes.
 
     Raises ReportError for a fleet that is not there, or not the only one that begins so.
@@ -164,7 +164,7 @@ def _launch_samples(kind: Kind, node_of_run: Node, records: list[Record]) -> Ite
             yield benchmark, record.environment, node.name, steps, record.started.isoformat()
 
 
-def _reading_samples(node: NodeSeen, source: Source, run: str) -> Iterator[Sample]:
+def _reading_samples(node: NodeSeen, source: ReportSource, run: str) -> Iterator[Sample]:
     """Yield the calm readings of a run.
 
     A reading that is stored both after a block and before the next one counts once.
@@ -414,8 +414,8 @@ def _row_text(benchmark: Cell | str) -> str:
     return f"{benchmark}, {unit}"
 
 
-def _group(benchmark: Cell | str) -> str:
-    return _ITSELF if isinstance(benchmark, str) else group_name(benchmark)
+def _section(benchmark: Cell | str) -> str:
+    return _ITSELF if isinstance(benchmark, str) else work_name(benchmark)
 
 
 def _share(share: float | None) -> str:
@@ -553,7 +553,10 @@ def _tables(kind: Kind, spreads: Sequence[Spread], top: int) -> list[Table]:
         tables.append(_details(mean, benchmarks, kind, top))
     tables.append(
         table(
-            _SPREAD, spreads, f"{name}: nodes and launches", group=lambda spread: _group(spread[0])
+            _SPREAD,
+            spreads,
+            f"{name}: nodes and launches",
+            section=lambda spread: _section(spread[0]),
         )
     )
     return tables
@@ -567,7 +570,7 @@ def _details(mean: NodeRatio, ratios: Iterable[NodeRatio], kind: Kind, top: int)
     more = len(clear) - len(shown)
     notes = [f"{counted(more, 'further benchmark')} with smaller differences."] if more else []
     title = f"{mean.node.name}, by benchmark"
-    return table(_RATIO, shown, title, group=lambda ratio: _group(ratio.benchmark), notes=notes)
+    return table(_RATIO, shown, title, section=lambda ratio: _section(ratio.benchmark), notes=notes)
 
 
 def _summary(name: str, nodes: int, spreads: Sequence[Spread]) -> str:

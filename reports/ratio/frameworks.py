@@ -13,9 +13,9 @@ from typing import Any
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import (
-    GROUP,
     PLACE,
     ROW,
+    WORK,
     Column,
     axis_columns,
     csv_rows,
@@ -84,7 +84,7 @@ def _cells_by_row(matrix: Matrix, machine: str) -> dict[Cell, dict[tuple[Place, 
     """Return the cells of a machine that are compared, by row, and by place and network."""
     measured = [cell for cell in matrix.cells.values() if cell.machine == machine]
     rows: dict[Cell, dict[tuple[Place, Cell], CellResult]] = {}
-    for key, cells in grouped(measured, lambda cell: (cell.column, cell.group)).items():
+    for key, cells in grouped(measured, lambda cell: (cell.column, cell.work)).items():
         for cell, _ in in_the_running(cells):
             rows.setdefault(cell.row, {})[key] = cell
     return rows
@@ -186,7 +186,7 @@ def _page(analysis: Frameworks) -> Page:
 
 
 def _table(analysis: Frameworks, means: Sequence[Mean]) -> Table:
-    def group(mean: Mean) -> str:
+    def section(mean: Mean) -> str:
         return _WHOLE if _is_complete(mean, means) else _PART
 
     columns: list[Column[Mean]] = [Column("", "", lambda mean: row_name(mean.row))]
@@ -201,7 +201,7 @@ def _table(analysis: Frameworks, means: Sequence[Mean]) -> Table:
         columns,
         means,
         f"{_ratio_title(analysis, means)}, on {analysis.name(_machine(means))}",
-        group=group if is_grouped else None,
+        section=section if is_grouped else None,
         notes=[f"Nothing in common with the reference: {unrelated}."] if unrelated else [],
     )
 
@@ -213,7 +213,7 @@ def _place_column(place: Place) -> Column[Mean]:
         at_place = _means_by_place(mean).get(place)
         if at_place is None:
             return Entry("" if _is_reference(mean) else MISSING)
-        count = f" ({len(at_place.groups)})"
+        count = f" ({len(at_place.works)})"
         if _is_reference(mean):
             return Entry("1", marks=count)
         ratio = at_place.ratio
@@ -257,8 +257,8 @@ def headline(analysis: Frameworks) -> list[str]:
             lead = f"{reference} is the fastest; {row} takes {times(first.ratio)} its time"
         else:
             continue
-        extent = counted(len(first.groups), "network")
-        if len(first.pairs) > len(first.groups):
+        extent = counted(len(first.works), "network")
+        if len(first.pairs) > len(first.works):
             places = counted(len(_means_by_place(first)), "place")
             extent = f"{len(first.pairs)} pairs: {extent} at {places}"
         name = analysis.name(_machine(means))
@@ -267,12 +267,12 @@ def headline(analysis: Frameworks) -> list[str]:
 
 
 def _networks_data(mean: Mean) -> list[dict[str, Any]]:
-    return [_axes_data(group, GROUP) for group in mean.groups]
+    return [_axes_data(work, WORK) for work in mean.works]
 
 
 _MEAN: tuple[Column[Mean], ...] = (
     Column("ratio", None, lambda mean: mean.ratio, fields=VALUE),
-    Column("networks", None, _networks_data, csv=lambda mean: len(mean.groups)),
+    Column("networks", None, _networks_data, csv=lambda mean: len(mean.works)),
     Column("wins", "wins", lambda mean: mean.count(RatioVerdict.FASTER)),
     Column("losses", "losses", lambda mean: mean.count(RatioVerdict.SLOWER)),
 )
@@ -351,8 +351,8 @@ def _draw(analysis: Frameworks, path: Path) -> list[Path]:
 
 
 def _applies(cells: Collection[Cell]) -> bool:
-    groups = {axes.project(cell, GROUP) for cell in cells}
-    return len(groups) > 1 and differ(cells, *ROW)
+    works = {axes.project(cell, WORK) for cell in cells}
+    return len(works) > 1 and differ(cells, *ROW)
 
 
 REPORT = Report(

@@ -31,7 +31,7 @@ from dlbench.reports.results.cells import CellResult, fair
 from dlbench.reports.results.hosts import unlike
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.matrix import Compared, Matrix
-from dlbench.reports.results.naming import counted, group_name, place_heading, row_name
+from dlbench.reports.results.naming import counted, place_heading, row_name, work_name
 from dlbench.reports.results.number_text import number, times
 from dlbench.reports.results.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend
 from dlbench.reports.results.statistics import RatioVerdict, judge_ratio
@@ -205,7 +205,7 @@ def _tables(analysis: Machines, title: str, pairs: Sequence[Pair]) -> list[Table
             cell_columns,
             pairs,
             f"{title}: cells",
-            group=lambda pair: group_name(pair.cell.group),
+            section=lambda pair: work_name(pair.cell.work),
             keys=2,
         ),
     ]
@@ -295,7 +295,7 @@ def _draw(analysis: Machines, path: Path) -> list[Path]:
     for machine, other, pairs in analysis.rows:
         points = [
             (
-                group_name(pair.cell.group),
+                work_name(pair.cell.work),
                 row_name(pair.cell.row),
                 place_heading(pair.cell.cell),
                 pair.ratio,

@@ -34,6 +34,7 @@ from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.statistics import (
     CONFIDENCE,
     LAUNCH_DEVIATION,
+    NO_SPREAD,
     SIGNIFICANCE,
     WORSE,
     Estimate,
@@ -47,8 +48,6 @@ MEAN = "mean"
 """In place of a benchmark: the geometric mean over all of a node's benchmarks."""
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 Flags = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-_NO_SPREAD = 1e-9
-"""Means whose logarithms are this close differ by rounding alone."""
 _FAR = 0.5
 """Nodes at least this share of the furthest distance out are set aside together."""
 
@@ -143,8 +142,8 @@ class Estimates(NamedTuple):
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.abs(self.values) / np.sqrt(self.variances)
         tested = 2 * stdtr(self.freedoms, -t)
-        certain = np.where(np.abs(self.values) < _NO_SPREAD, 1.0, 0.0)
-        has_spread = np.sqrt(self.variances) >= _NO_SPREAD
+        certain = np.where(np.abs(self.values) < NO_SPREAD, 1.0, 0.0)
+        has_spread = np.sqrt(self.variances) >= NO_SPREAD
         return np.where(np.isnan(self.values), np.nan, np.where(has_spread, tested, certain))
 
     def half_widths(self, confidence: float) -> Floats:

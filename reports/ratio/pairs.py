@@ -3,16 +3,15 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import Column
 from dlbench.reports.formats.csv import MEDIAN
 from dlbench.reports.formats.layout import Entry, entry
-from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
+from dlbench.reports.formats.pictures import DotPanel, Dots, dots_to_picture
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.flags import FlagKind
-from dlbench.reports.results.keys import grouped
+from dlbench.reports.results.keys import Row, grouped
 from dlbench.reports.results.matrix import Compared
 from dlbench.reports.results.naming import counted
 from dlbench.reports.results.quantities import QUANTITIES, SECONDS
@@ -27,8 +26,6 @@ from dlbench.reports.results.statistics import (
     ratio,
     welch,
 )
-
-Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -70,9 +67,9 @@ class Mean:
         return self.pairs[0].other.row
 
     @property
-    def groups(self) -> tuple[Cell, ...]:
+    def works(self) -> tuple[Cell, ...]:
         """The networks, each mini-batch by itself."""
-        return tuple(dict.fromkeys(pair.cell.group for pair in self.pairs))
+        return tuple(dict.fromkeys(pair.cell.work for pair in self.pairs))
 
     def count(self, verdict: RatioVerdict) -> int:
         """Return the number of ratios with this verdict."""
@@ -165,12 +162,12 @@ def seconds_column(
     return Column(key, heading, seconds, text, MEDIAN)
 
 
-Point = tuple[str, str, str, Estimate]
+RatioPoint = tuple[str, str, str, Estimate]
 """For a picture: the panel, the row, the series, and the ratio."""
 
 
 def draw(
-    pages: Iterable[tuple[str, str, Sequence[Point]]],
+    pages: Iterable[tuple[str, str, Sequence[RatioPoint]]],
     path: Path,
     columns: int = 2,
     series: str = "threads",
@@ -189,9 +186,9 @@ def draw(
     return dots_to_picture(drawn, path, columns)
 
 
-def _panel(title: str, points: Sequence[Point]) -> Panel:
+def _panel(title: str, points: Sequence[RatioPoint]) -> DotPanel:
     places = {}
     for _, name, series, multiple in points:
         places[name, series] = (multiple.value, multiple.low, multiple.high)
     names = dict.fromkeys(name for _, name, _, _ in points)
-    return Panel(title, tuple(names), places)
+    return DotPanel(title, tuple(names), places)

@@ -16,7 +16,7 @@ from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import Place, differ
 from dlbench.reports.results.matrix import Compared, Matrix
-from dlbench.reports.results.naming import group_name, place_heading, row_name
+from dlbench.reports.results.naming import place_heading, row_name, work_name
 from dlbench.reports.results.number_text import times
 from dlbench.reports.results.statistics import RatioVerdict
 
@@ -81,10 +81,10 @@ def _page(analysis: Precisions) -> Page:
 
     def heading(pair: Pair) -> str:
         machine = f", on {analysis.name(pair.cell.machine)}" if several_machines else ""
-        return f"{group_name(pair.cell.group)}{machine}"
+        return f"{work_name(pair.cell.work)}{machine}"
 
     shown = table(
-        _COLUMNS, analysis.rows, f"Precisions against {_REFERENCE}", key="cells", group=heading
+        _COLUMNS, analysis.rows, f"Precisions against {_REFERENCE}", key="cells", section=heading
     )
     unused = left_out(_cells_without_partner(analysis))
     return Page((), (shown,), (*_LEGEND, *unused, *analysis.matrix.notes))

@@ -16,9 +16,9 @@ from typing import Any
 
 from dlbench.adapters import axes, protocol
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell
-from dlbench.reports.builds import Build, Builds
+from dlbench.reports.builds import MeasuredBuild, MeasuredBuilds
 from dlbench.reports.columns import (
-    GROUP,
+    WORK,
     Column,
     axis_columns,
     begins,
@@ -31,13 +31,13 @@ from dlbench.reports.curve.curve import computes_nothing
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.layout import NOTHING, Page, Table
-from dlbench.reports.ratio.pairs import Mean, Point, draw, mean_of, pair_of, seconds_column
+from dlbench.reports.ratio.pairs import Mean, RatioPoint, draw, mean_of, pair_of, seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult, fastest_mode
 from dlbench.reports.results.flags import CONTENDED, FlagKind
 from dlbench.reports.results.keys import Place, differ, grouped
 from dlbench.reports.results.matrix import Compared, Matrix
-from dlbench.reports.results.naming import condition_name, group_name, place_heading, row_name
+from dlbench.reports.results.naming import condition_name, place_heading, row_name, work_name
 from dlbench.reports.results.number_text import times
 from dlbench.reports.results.statistics import Estimate
 
@@ -58,7 +58,7 @@ _MODES = (
 )
 UNKNOWN = "?"
 """Stands for an unknown date."""
-_PLACE = tuple(name for name in axes.NAMES if name not in (*GROUP, "framework", "mode"))
+_PLACE = tuple(name for name in axes.NAMES if name not in (*WORK, "framework", "mode"))
 """The axes that all numbers of a ranking share."""
 
 
@@ -68,7 +68,7 @@ class Standing:
 
     place: Place
     cell: CellResult
-    build: Build
+    build: MeasuredBuild
     oldest: bool
     """Whether the others are compared with it."""
     speedup: Estimate | None
@@ -83,11 +83,11 @@ class Overall:
     """The newest framework over the oldest, of those with a number for every network at a place."""
 
     place: Place
-    groups: tuple[Cell, ...]
+    works: tuple[Cell, ...]
     """Those that two dated builds have a number for."""
-    oldest: tuple[str, Build] | None = None
+    oldest: tuple[str, MeasuredBuild] | None = None
     """Row name and build; None where fewer than two dated builds have them all."""
-    newest: tuple[str, Build] | None = None
+    newest: tuple[str, MeasuredBuild] | None = None
     mean: Mean | None = None
     """Over the networks."""
 
@@ -96,7 +96,7 @@ class Overall:
         """The networks where other programs disturbed one of the two."""
         pairs = self.mean.pairs if self.mean else ()
         return [
-            pair.cell.group
+            pair.cell.work
             for pair in pairs
             if pair.cell.has(CONTENDED) or pair.other.has(CONTENDED)
         ]
@@ -115,7 +115,7 @@ class Progress(Compared[Standing]):
     @property
     def rankings(self) -> list[list[Standing]]:
         """The standings on one network at one place, for each of these."""
-        by_ranking = grouped(self.rows, lambda standing: (standing.place, standing.cell.group))
+        by_ranking = grouped(self.rows, lambda standing: (standing.place, standing.cell.work))
         return list(by_ranking.values())
 
 
@@ -123,14 +123,14 @@ _Cells = dict[tuple[Place, Cell], list[CellResult]]
 """Cells by place and network."""
 
 
-def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progress:
+def progress(matrix: Matrix, builds: MeasuredBuilds, all_modes: bool = False) -> Progress:
     """Return the frameworks of a matrix from oldest to newest, by network and place."""
     # A benchmark that another program measured is of no framework.
     measured = [cell for cell in matrix.cells.values() if cell.cell.device != protocol.UNKNOWN]
-    cells = grouped(measured, lambda cell: (_place(cell), cell.group))
+    cells = grouped(measured, lambda cell: (_place(cell), cell.work))
     _join_untunable(cells, builds)
     machines = list(matrix.machines)
-    groups = list(matrix.rows)
+    works = list(matrix.rows)
 
     def rank(place: Place) -> tuple[object, ...]:
         device = axes.sort_key(axes.without(place.cell, "threads"))
@@ -143,31 +143,31 @@ def progress(matrix: Matrix, builds: Builds, all_modes: bool = False) -> Progres
         )
 
     def order(key: tuple[Place, Cell]) -> tuple[object, ...]:
-        place, group = key
-        return machines.index(place.machine), groups.index(group), rank(place)
+        place, work = key
+        return machines.index(place.machine), works.index(work), rank(place)
 
     keys = sorted(cells, key=order)
     standings: list[Standing] = []
-    groups_by_place: dict[Place, list[Cell]] = {}
-    for place, group in keys:
-        standings += _standings(place, cells[place, group], builds, all_modes)
-        groups_by_place.setdefault(place, []).append(group)
+    works_by_place: dict[Place, list[Cell]] = {}
+    for place, work in keys:
+        standings += _standings(place, cells[place, work], builds, all_modes)
+        works_by_place.setdefault(place, []).append(work)
     overall = []
-    for place in sorted(groups_by_place, key=rank):
-        best = {group: _best(cells[place, group]) for group in groups_by_place[place]}
+    for place in sorted(works_by_place, key=rank):
+        best = {work: _best(cells[place, work]) for work in works_by_place[place]}
         overall.append(_overall(place, best, builds))
     return Progress(matrix, tuple(standings), tuple(overall), all_modes)
 
 
-def _join_untunable(cells_by_ranking: _Cells, builds: Builds) -> None:
+def _join_untunable(cells_by_ranking: _Cells, builds: MeasuredBuilds) -> None:
     """Add tuned cells that are as installed too to the ranking of the installed ones.
 
     A ranking of tuned cells that holds no others is removed, since nothing in it is tuned.
     """
-    for (place, group), cells in list(cells_by_ranking.items()):
+    for (place, work), cells in list(cells_by_ranking.items()):
         if place.cell.tuning != INSTALLED:
             continue
-        tuned = (place._replace(cell=place.cell._replace(tuning=TUNED)), group)
+        tuned = (place._replace(cell=place.cell._replace(tuning=TUNED)), work)
         tuned_cells = cells_by_ranking.get(tuned, [])
         untunable = [cell for cell in tuned_cells if builds.is_as_installed_too(cell)]
         cells += untunable
@@ -186,7 +186,7 @@ def _best(cells: Iterable[CellResult]) -> dict[str, CellResult]:
 
 
 def _standings(
-    place: Place, cells: Sequence[CellResult], builds: Builds, all_modes: bool
+    place: Place, cells: Sequence[CellResult], builds: MeasuredBuilds, all_modes: bool
 ) -> Iterator[Standing]:
     def age(cell: CellResult) -> tuple[bool, date, str, str]:
         build = builds.of(cell)
@@ -214,39 +214,41 @@ def _counts(cell: CellResult) -> bool:
     return cell.timed is not None and not computes_nothing(cell)
 
 
-def _overall(place: Place, best: dict[Cell, dict[str, CellResult]], builds: Builds) -> Overall:
+def _overall(
+    place: Place, best: dict[Cell, dict[str, CellResult]], builds: MeasuredBuilds
+) -> Overall:
     """Compare the newest build with the oldest one.
 
-    Both have a number in every group that at least two builds have a number in.
+    Both have a number for every work that at least two builds have a number for.
     """
-    cells_by_build: dict[tuple[str, Build], dict[Cell, CellResult]] = {}
-    for group, cells in best.items():
+    cells_by_build: dict[tuple[str, MeasuredBuild], dict[Cell, CellResult]] = {}
+    for work, cells in best.items():
         for name, cell in cells.items():
             build = builds.of(cell)
             if _counts(cell) and build.released is not None:
-                cells_by_build.setdefault((name, build), {})[group] = cell
-    groups = []
-    for group in best:
-        if sum(group in cells for cells in cells_by_build.values()) > 1:
-            groups.append(group)
-    if not groups:
+                cells_by_build.setdefault((name, build), {})[work] = cell
+    works = []
+    for work in best:
+        if sum(work in cells for cells in cells_by_build.values()) > 1:
+            works.append(work)
+    if not works:
         return Overall(place, ())
     complete = [
-        key for key, cells in cells_by_build.items() if all(group in cells for group in groups)
+        key for key, cells in cells_by_build.items() if all(work in cells for work in works)
     ]
     complete.sort(key=lambda key: (key[1].released or date.max, key[0]))
     if len(complete) < 2 or complete[0][1].released == complete[-1][1].released:
-        return Overall(place, tuple(groups))
+        return Overall(place, tuple(works))
     oldest, newest = complete[0], complete[-1]
     pairs = []
-    for group in groups:
-        pair = pair_of(cells_by_build[oldest][group], cells_by_build[newest][group])
+    for work in works:
+        pair = pair_of(cells_by_build[oldest][work], cells_by_build[newest][work])
         if pair is not None:
             pairs.append(pair)
-    return Overall(place, tuple(groups), oldest, newest, mean_of(pairs))
+    return Overall(place, tuple(works), oldest, newest, mean_of(pairs))
 
 
-def version_name(build: Build) -> str:
+def version_name(build: MeasuredBuild) -> str:
     """Return a version for a table, without its local label and the date of a nightly build."""
     public = build.version.partition("+")[0]
     return re.sub(r"(dev)20\d{6}$", r"\1", public) or UNKNOWN
@@ -300,14 +302,14 @@ def _ceiling_text(standing: Standing) -> str:
     return f"{cell.ceiling_fraction:.0%}"
 
 
-def _month(build: Build) -> str:
+def _month(build: MeasuredBuild) -> str:
     return UNKNOWN if build.released is None else f"{build.released:%Y-%m}"
 
 
 def _ranking_columns(analysis: Progress) -> tuple[Column[Standing], ...]:
     return (
         *host_columns(lambda standing: analysis.matrix.hosts[standing.place.machine]),
-        *axis_columns(lambda standing: standing.cell.group, GROUP),
+        *axis_columns(lambda standing: standing.cell.work, WORK),
         *axis_columns(lambda standing: standing.place.cell, _PLACE),
     )
 
@@ -329,29 +331,29 @@ def _summary_columns(analysis: Progress) -> tuple[Column[Overall], ...]:
             lambda overall: _framework_data(overall.oldest),
             lambda overall: _framework_text(overall.oldest),
         ),
-        Column("networks", None, lambda overall: _networks(overall.groups)),
+        Column("networks", None, lambda overall: _networks(overall.works)),
         Column("disturbed_networks", None, lambda overall: _networks(overall.disturbed)),
-        Column("", "networks", lambda overall: len(overall.groups)),
+        Column("", "networks", lambda overall: len(overall.works)),
         Column("speedup", "speed-up", _mean_speedup, _mean_text),
     )
 
 
-def _framework_data(framework: tuple[str, Build] | None) -> dict[str, Any] | None:
+def _framework_data(framework: tuple[str, MeasuredBuild] | None) -> dict[str, Any] | None:
     if framework is None:
         return None
     name, build = framework
     return {"framework": name, "version": build.version or None, "released": build.released}
 
 
-def _framework_text(framework: tuple[str, Build] | None) -> str:
+def _framework_text(framework: tuple[str, MeasuredBuild] | None) -> str:
     if framework is None:
         return ""
     name, build = framework
     return f"{name} {version_name(build)}"
 
 
-def _networks(groups: Iterable[Cell]) -> list[str]:
-    return [group.network for group in groups]
+def _networks(works: Iterable[Cell]) -> list[str]:
+    return [work.network for work in works]
 
 
 def _mean_speedup(overall: Overall) -> Estimate | None:
@@ -382,7 +384,7 @@ def _page(analysis: Progress) -> Page:
 
 
 def _table(machine: str, standings: Sequence[Standing], common: set[FlagKind]) -> Table:
-    is_first = begins(standings, lambda standing: (standing.place, standing.cell.group))
+    is_first = begins(standings, lambda standing: (standing.place, standing.cell.work))
 
     def place_text(standing: Standing) -> str:
         return _heading(standing) if is_first(standing) else ""
@@ -391,7 +393,7 @@ def _table(machine: str, standings: Sequence[Standing], common: set[FlagKind]) -
     for standing in standings:
         cell = standing.cell
         if cell.timed is None:
-            name = f"{cell.group.network} {row_name(cell.row)}"
+            name = f"{cell.work.network} {row_name(cell.row)}"
             missing.append((layout.why_hole(cell), name, _heading(standing)))
     columns: tuple[Column[Standing], ...] = (
         Column("", "", lambda standing: row_name(standing.cell.row)),
@@ -402,7 +404,7 @@ def _table(machine: str, standings: Sequence[Standing], common: set[FlagKind]) -
         columns,
         standings,
         f"Oldest to newest, on {machine}",
-        group=lambda standing: group_name(standing.cell.group),
+        section=lambda standing: work_name(standing.cell.work),
         notes=layout.reasons(missing),
         keys=2,
     )
@@ -418,7 +420,7 @@ def _mean_table(analysis: Progress, overall: Sequence[Overall]) -> Table:
     notes = [MEAN] if rows else []
     for mean in rows:
         if mean.disturbed:
-            networks = ", ".join(group_name(group) for group in mean.disturbed)
+            networks = ", ".join(work_name(work) for work in mean.disturbed)
             place = condition_name(mean.place.cell)
             notes.append(f"{CONTENDED.symbol} at {place}: disturbed on {networks}")
     without = [condition_name(mean.place.cell) for mean in overall if mean.oldest is None]
@@ -480,9 +482,9 @@ def _draw(analysis: Progress, path: Path) -> list[Path]:
     return draw(pages, path, series="")
 
 
-def _points(standings: Sequence[Standing], all_modes: bool) -> list[Point]:
+def _points(standings: Sequence[Standing], all_modes: bool) -> list[RatioPoint]:
     """Return a point for each number, by network and age."""
-    points: list[Point] = []
+    points: list[RatioPoint] = []
     for standing in standings:
         if not standing.oldest and standing.speedup is None:
             continue
@@ -491,10 +493,10 @@ def _points(standings: Sequence[Standing], all_modes: bool) -> list[Point]:
             name += f" {standing.cell.row.mode}"
         speedup = standing.speedup or Estimate(1.0, None, None, "")
         place = condition_name(standing.place.cell)
-        points.append((group_name(standing.cell.group), name, place, speedup))
-    networks = [group_name(standing.cell.group) for standing in standings]
+        points.append((work_name(standing.cell.work), name, place, speedup))
+    networks = [work_name(standing.cell.work) for standing in standings]
 
-    def order(point: Point) -> tuple[int, bool, str]:
+    def order(point: RatioPoint) -> tuple[int, bool, str]:
         # A framework may lack a number at the first place.
         network, name, _, _ = point
         return networks.index(network), name.startswith(UNKNOWN), name

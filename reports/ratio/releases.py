@@ -37,7 +37,7 @@ from dlbench.reports.formats.layout import (
     why_hole,
 )
 from dlbench.reports.ratio.pairs import Pair, draw, pair_of, seconds_column, with_verdicts
-from dlbench.reports.report import Report, Source
+from dlbench.reports.report import Report, ReportSource
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.conclusion import Conclusion
 from dlbench.reports.results.differences import (
@@ -54,7 +54,7 @@ from dlbench.reports.results.losses import (
     loss_difference,
 )
 from dlbench.reports.results.matrix import Compared, Matrix
-from dlbench.reports.results.naming import group_name, place_name, row_name
+from dlbench.reports.results.naming import place_name, row_name, work_name
 from dlbench.reports.results.networks import is_own_step
 from dlbench.reports.results.number_text import times
 from dlbench.reports.results.operators import StepDifference, step_differences
@@ -75,7 +75,7 @@ _LEFT_OUT = ("environment", "python", "released", "tunable", "adapter_digest", "
 
 
 @dataclass(frozen=True)
-class Point:
+class ReleasePoint:
     """A release on one network at one place."""
 
     series: str
@@ -124,7 +124,7 @@ class Point:
         return 0.0 if self.ratio is None else abs(math.log(self.ratio.value))
 
 
-Releases = Compared[Point]
+Releases = Compared[ReleasePoint]
 DIFFERENT = "different"
 """The change of a release that computes something else than the one before it."""
 _Losses = Mapping[tuple[str, Place], FirstLosses | None]
@@ -148,7 +148,7 @@ def releases(
     launches = grouped(records, lambda record: (record.run, record.place))
     losses = {key: first_losses(records_of_cell) for key, records_of_cell in launches.items()}
     runs_of_releases = [run for run in runs if run.purpose == RELEASES]
-    points: list[Point] = []
+    points: list[ReleasePoint] = []
     for run in sorted(runs_of_releases, key=lambda run: run.started, reverse=True):
         for series in _cells_by_series(matrix, run):
             points += _points(series, newest, losses)
@@ -179,16 +179,16 @@ def _cells_by_series(matrix: Matrix, run: Run) -> list[list[CellResult]]:
 
 def _points(
     cells: Sequence[CellResult], records: Mapping[Place, Record], losses: _Losses
-) -> list[Point]:
+) -> list[ReleasePoint]:
     """Return the releases of a series, each compared with the one before it."""
     names, framework = names_of([cell.row.framework for cell in cells])
     newest = [records.get(cell.place) for cell in cells]
     series = _series_name(cells[0], framework, newest)
-    points: list[Point] = []
-    timed: list[tuple[Point, Record | None]] = []
+    points: list[ReleasePoint] = []
+    timed: list[tuple[ReleasePoint, Record | None]] = []
     for name, cell, record in zip(names, cells, newest, strict=True):
         released = record.outcome.facts.released if record else None
-        point = Point(series, name, cell, released if isinstance(released, str) else None)
+        point = ReleasePoint(series, name, cell, released if isinstance(released, str) else None)
         if timed:
             before, record_before = timed[-1]
             changed: tuple[Difference, ...] = ()
@@ -220,7 +220,7 @@ def _series_name(first: CellResult, framework: str, records: Iterable[Record | N
         adapters = [record.cell.adapter for record in records if record is not None]
         framework = adapters[0] if adapters else ""
     row = row_name(first.row._replace(framework=framework))
-    return f"{group_name(first.group)}: {row}, {place_name(first.cell)}"
+    return f"{work_name(first.work)}: {row}, {place_name(first.cell)}"
 
 
 def names_of(rows: Sequence[str]) -> tuple[list[str], str]:
@@ -251,7 +251,9 @@ def also_changed(before: Record, after: Record, old: str, new: str) -> tuple[Dif
 # Tables.
 
 
-def _columns(analysis: Releases, points: Sequence[Point]) -> tuple[Column[Point], ...]:
+def _columns(
+    analysis: Releases, points: Sequence[ReleasePoint]
+) -> tuple[Column[ReleasePoint], ...]:
     common = common_flags(point.cell for point in points if point.cell.shown)
     return (
         *host_columns(lambda point: analysis.matrix.hosts[point.cell.machine]),
@@ -291,7 +293,7 @@ def _columns(analysis: Releases, points: Sequence[Point]) -> tuple[Column[Point]
     )
 
 
-def _operators_data(point: Point) -> dict[str, Any] | None:
+def _operators_data(point: ReleasePoint) -> dict[str, Any] | None:
     return None if point.operators is None else difference_data(point.operators)
 
 
@@ -299,7 +301,7 @@ def _ratio_entry(ratio: Estimate | None) -> Entry:
     return Entry("") if ratio is None else multiple(ratio)
 
 
-def series_of(analysis: Releases) -> list[list[Point]]:
+def series_of(analysis: Releases) -> list[list[ReleasePoint]]:
     """Return the releases of each run, machine, network and place."""
     by_series = grouped(
         analysis.rows, lambda point: (point.cell.run, point.cell.machine, point.series)
@@ -307,7 +309,7 @@ def series_of(analysis: Releases) -> list[list[Point]]:
     return list(by_series.values())
 
 
-def _table(analysis: Releases, series: Sequence[Point]) -> Table:
+def _table(analysis: Releases, series: Sequence[ReleasePoint]) -> Table:
     without_number = [point for point in series if point.cell.timed is None]
     notes = []
     for reason, points in grouped(without_number, lambda point: why_hole(point.cell)).items():
@@ -317,7 +319,7 @@ def _table(analysis: Releases, series: Sequence[Point]) -> Table:
     return table(_columns(analysis, series), series, title, notes=notes)
 
 
-def _change_sentence(point: Point) -> str:
+def _change_sentence(point: ReleasePoint) -> str:
     """Return one sentence: how much slower or faster a release is, and its other changes."""
     changes = [difference_words(change) for change in point.also_changed[:MOST_SHOWN]]
     more = len(point.also_changed) - MOST_SHOWN
@@ -335,14 +337,14 @@ def _change_sentence(point: Point) -> str:
 _DIFFERS = "computes something else than"
 
 
-def _change_text(point: Point) -> str:
+def _change_text(point: ReleasePoint) -> str:
     """Return a change in a few words."""
     if point.loss_difference is not None:
         return f"{point.name} {_DIFFERS} {point.before}"
     return f"{point.name} is {point.change} ({times(point.ratio)})"
 
 
-def undecided(series: Sequence[Point]) -> Point | None:
+def undecided(series: Sequence[ReleasePoint]) -> ReleasePoint | None:
     """Return the release with the largest step that noise may or may not explain.
 
     None where a clear one is as large. Steps of less than 2 % do not count.
@@ -360,7 +362,7 @@ def undecided(series: Sequence[Point]) -> Point | None:
     return largest if largest is not None and largest.size > clear else None
 
 
-def largest_undecided(analysis: Releases) -> list[Point]:
+def largest_undecided(analysis: Releases) -> list[ReleasePoint]:
     """Return of each series the release that `undecided` names, where there is one."""
     points = [undecided(series) for series in series_of(analysis)]
     return [point for point in points if point is not None]
@@ -417,7 +419,7 @@ def _draw(analysis: Releases, path: Path) -> list[Path]:
     return draw(pages, path, series="than the one before")
 
 
-def _analyse(source: Source) -> Releases:
+def _analyse(source: ReportSource) -> Releases:
     runs = [run for run, _ in source.runs() if run.purpose == RELEASES]
     profiles = [record for run in runs for record in source.of_run(run.id).profiles]
     return releases(source.matrix(), source.results().records, runs, profiles)

@@ -17,15 +17,15 @@ from dlbench.adapters import axes, tuning
 from dlbench.adapters.protocol import INSTALLED, TUNED, Cell, Status
 from dlbench.reports.columns import Column, axis_columns, csv_rows, host_columns, objects, table
 from dlbench.reports.formats.layout import MISSING, Entry, Page
-from dlbench.reports.report import ALL_RUNS, Report, Source
+from dlbench.reports.report import ALL_RUNS, Report, ReportSource
 from dlbench.reports.results.disturbance import left_out
 from dlbench.reports.results.hosts import Host, name_among
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.naming import (
     counted,
     extra_of_place,
-    group_name,
     name_of,
+    network_name,
     place_name,
     row_name,
     work_name,
@@ -272,7 +272,7 @@ def over_networks(worths: Iterable[Worth]) -> list[Mean]:
 
 def _long_name(cell: Cell) -> str:
     """Return the name of a row with its mini-batch, device and unusual axes, without a network."""
-    work = work_name(cell._replace(network="")).strip(", ")
+    work = network_name(cell._replace(network="")).strip(", ")
     device = "" if cell.on_cpu else cell.device
     words = (row_name(cell), work, device, extra_of_place(cell).strip())
     return ", ".join(filter(None, words))
@@ -287,7 +287,7 @@ def _names(worths: Iterable[Worth]) -> dict[Cell, str]:
     counts = Counter(names.values())
     for cell, name in names.items():
         if counts[name] > 1:
-            names[cell] = f"{row_name(cell)}: {group_name(cell)}, {place_name(cell)}"
+            names[cell] = f"{row_name(cell)}: {work_name(cell)}, {place_name(cell)}"
     return names
 
 
@@ -391,7 +391,7 @@ def _page(analysis: Tuning) -> Page:
         judged = [worth for worth in worths if worth.setting and worth.verdict]
         if judged:
             title = f"Each setting{where}"
-            tables.append(table(_WORTH, judged, title, group=lambda worth: names[worth.cell]))
+            tables.append(table(_WORTH, judged, title, section=lambda worth: names[worth.cell]))
             legend[_OF_SETTINGS] = None
     before = findings(analysis)
     if len(analysis.machines) == 1:
@@ -462,7 +462,7 @@ def headline(analysis: Tuning) -> list[str]:
     return lines
 
 
-def _analyse(source: Source) -> Tuning:
+def _analyse(source: ReportSource) -> Tuning:
     # Pairs lie in one run: the newest run of each cell by itself may lack its partner.
     parts = [] if source.options.all_runs else list(_results_of_runs(source))
     hosts: dict[str, Host] = {}
@@ -477,7 +477,7 @@ def _analyse(source: Source) -> Tuning:
     return worth_of_settings(results.records, results.hosts, together=True)
 
 
-def _results_of_runs(source: Source) -> Iterator[Results]:
+def _results_of_runs(source: ReportSource) -> Iterator[Results]:
     """Yield the results of runs that measured pairs, the newest first.
 
     Of those that measured the same, 5 at most.

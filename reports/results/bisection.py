@@ -46,7 +46,7 @@ _OUTCOMES_OF_ENDS = {
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TriedCandidate:
     """One candidate that was tried."""
 
     name: str
@@ -78,7 +78,7 @@ class Bisection:
     """The bad one against the good one, by the looks of a gate."""
     assessment: Assessment | None
     """None before the ends are known to differ."""
-    tried: tuple[Candidate, ...]
+    tried: tuple[TriedCandidate, ...]
     """In order."""
     confidence: float
     rule: Rule
@@ -170,11 +170,11 @@ class Bisection:
 
 def candidate(
     name: str, about: str, logs: Sequence[float], slower: float | None, problem: str
-) -> Candidate:
+) -> TriedCandidate:
     """Return a candidate by the logarithms of its pairs' ratios."""
     ratio = None
     if logs:
         estimate = estimate_pairs([1.0] * len(logs), np.exp(logs).tolist())
         method = f"Hodges-Lehmann estimate over {counted(len(logs), 'pair')}"
         ratio = Estimate(estimate.value, estimate.low, estimate.high, method)
-    return Candidate(name, about, len(logs), ratio, slower, problem)
+    return TriedCandidate(name, about, len(logs), ratio, slower, problem)

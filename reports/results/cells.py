@@ -28,7 +28,7 @@ from dlbench.reports.results.flags import (
 )
 from dlbench.reports.results.gpu_evidence import DeviceObserved, observe_device
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.keys import Place, column_of, group_of, grouped, row_of
+from dlbench.reports.results.keys import Place, column_of, grouped, row_of, work_of
 from dlbench.reports.results.memory_evidence import MemoryObserved, observe_memory
 from dlbench.reports.results.naming import counted
 from dlbench.reports.results.networks import family_of_record
@@ -72,7 +72,7 @@ class CellResult:
     """None where no launch counted page faults."""
     flags: tuple[Flag, ...] = ()
     best: bool = False
-    """Among the fastest of its column within its group: none is faster by more than noise may
+    """Among the fastest of its column for its work: none is faster by more than noise may
     explain."""
     run: str = ""
     environment: str = ""
@@ -100,9 +100,9 @@ class CellResult:
         return Place(self.machine, self.cell)
 
     @property
-    def group(self) -> Cell:
+    def work(self) -> Cell:
         """The axes of its work."""
-        return group_of(self.cell)
+        return work_of(self.cell)
 
     @property
     def row(self) -> Cell:

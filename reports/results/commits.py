@@ -5,7 +5,7 @@ from typing import Any
 
 from dlbench.reports.results.safe_text import FIELD, one_line
 
-_SHORT = 10  # characters of a commit's id, as git shows them in large repositories
+SHORT = 10  # characters of a commit's id, as git shows them in large repositories
 _NO_COMMIT = ("", "unversioned", "unknown")  # what pytest-benchmark writes outside a repository
 
 
@@ -20,7 +20,7 @@ def commit_in_words(commit_info: Mapping[str, Any]) -> str:
     name = commit_id(commit_info)
     if not name:
         return ""
-    words = name[:_SHORT]
+    words = name[:SHORT]
     remarks = []
     branch = commit_info.get("branch")
     if isinstance(branch, str) and branch not in ("", "(unknown)", "(detached head)"):

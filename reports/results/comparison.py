@@ -29,7 +29,7 @@ from dlbench.reports.results.flags import (
 )
 from dlbench.reports.results.hosts import UNKNOWN_MACHINE, Host
 from dlbench.reports.results.judged import JUDGED, TIME, is_of_clock
-from dlbench.reports.results.keys import group_of, grouped, row_of, row_order
+from dlbench.reports.results.keys import grouped, row_of, row_order, work_of
 from dlbench.reports.results.losses import (
     FirstLosses,
     LossDifference,
@@ -195,13 +195,13 @@ class Comparison:
 
 def in_order(cell: Cell) -> tuple[object, ...]:
     """Return a sort key: networks as listed, then by name; devices, workers and threads last."""
-    group = (
+    work = (
         *network_order(cell.network),
         axes.order_of(cell.batch_size),
-        axes.sort_key(group_of(cell)),
+        axes.sort_key(work_of(cell)),
     )
     rest = axes.sort_key(axes.without(cell, "threads"))
-    return (*group, row_order(row_of(cell)), not cell.on_cpu, cell.device, rest, cell)
+    return (*work, row_order(row_of(cell)), not cell.on_cpu, cell.device, rest, cell)
 
 
 CONTENDED_SHARE = 0.5

@@ -87,11 +87,11 @@ _SUSPECTS = (
 
 
 def suspicion(what: str) -> int:
-    """Return the place of a difference in the order of suspicion: the most suspicious one is 0."""
+    """Return the rank of a difference in the order of suspicion: the most suspicious one is 0."""
     words = what.lower()
-    for place, group in enumerate(_SUSPECTS):
-        if any(word in words for word in group):
-            return place
+    for rank, suspects in enumerate(_SUSPECTS):
+        if any(word in words for word in suspects):
+            return rank
     return len(_SUSPECTS)
 
 

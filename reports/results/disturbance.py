@@ -53,7 +53,7 @@ THROTTLED_SHARE = 0.05
 """Contended, or throttled with more threads than its quota: the control group was throttled this
 share of the time.
 
-The kernel adds up the CPUs on which the group was throttled: the share may exceed 1.
+The kernel adds up the CPUs on which the control group was throttled: the share may exceed 1.
 """
 GPU_THROTTLED_SHARE = 0.05
 """Slowed: more than this share of the GPU's samples had a slowing reason, and two of them at

@@ -62,7 +62,7 @@ the time, and its clocks follow the power that the work takes. Nor are chosen se
 _LARGEST = 1e18
 
 
-class Spread(NamedTuple):
+class RegionSpread(NamedTuple):
     """A quantity in the region."""
 
     median: float
@@ -215,11 +215,11 @@ class DeviceObserved:
     launches_per_step: float | None = None
     joules_per_minibatch: float | None = None
     energy_method: str | None = None
-    sm_mhz: Spread | None = None
-    memory_mhz: Spread | None = None
-    temperature: Spread | None = None
-    watts: Spread | None = None
-    utilisation: Spread | None = None
+    sm_mhz: RegionSpread | None = None
+    memory_mhz: RegionSpread | None = None
+    temperature: RegionSpread | None = None
+    watts: RegionSpread | None = None
+    utilisation: RegionSpread | None = None
     """Per cent."""
     sent_bytes_per_second: float | None = None
     """By the GPU over PCIe."""
@@ -341,8 +341,8 @@ def _mean_reasons(launches: Sequence[DeviceObserved]) -> dict[str, float] | None
     return {word: mean(reasons.get(word, 0.0) for reasons in known) for word in words}
 
 
-def _span(spreads: Sequence[Spread]) -> Spread:
-    return Spread(
+def _span(spreads: Sequence[RegionSpread]) -> RegionSpread:
+    return RegionSpread(
         median=median(spread.median for spread in spreads),
         low=min(spread.low for spread in spreads),
         high=max(spread.high for spread in spreads),
@@ -377,7 +377,7 @@ def _observe_telemetry(outcome: Outcome, telemetry: Mapping[str, Any] | None) ->
     for column in _SPREADS:
         values = inside.get(column)
         if values:
-            observed[column] = Spread(median(values), min(values), max(values))
+            observed[column] = RegionSpread(median(values), min(values), max(values))
     for column in ("sent", "received"):
         rates = within(slow.get(column, ()), region)
         observed[f"{column}_bytes_per_second"] = _over(median, rates)
@@ -402,7 +402,10 @@ def _clock_reasons(masks: Sequence[float]) -> dict[str, Any]:
 
 
 def _work_of_gpu(
-    outcome: Outcome, samples: Mapping[str, Points], region: Region, utilisation: Spread | None
+    outcome: Outcome,
+    samples: Mapping[str, Points],
+    region: Region,
+    utilisation: RegionSpread | None,
 ) -> dict[str, Any]:
     """Return the energy of a step, and the share of it in which a whole GPU worked."""
     observed: dict[str, Any] = {}

@@ -17,7 +17,7 @@ FEW_FAULTS = 10.0
 """Page faults of a step that are as good as none: a ratio of fewer means nothing."""
 
 
-class Judged(NamedTuple):
+class JudgedQuantity(NamedTuple):
     """A quantity that is judged once a launch."""
 
     words: str
@@ -40,11 +40,13 @@ def _value_of(name: str) -> Callable[[Outcome], float | None]:
 
 
 JUDGED = {
-    "memory": Judged("peak memory", 0.025, _value_of("memory"), of_clock=False),
-    "first_step": Judged("time for the first step", 0.1, _value_of("first_step"), of_clock=True),
-    "import": Judged("time to import", 0.1, _value_of("import"), of_clock=True),
-    "start": Judged("time to the end of the first step", 0.1, start_seconds, of_clock=True),
-    "faults": Judged("page faults a step", 0.1, _faults, of_clock=False),
+    "memory": JudgedQuantity("peak memory", 0.025, _value_of("memory"), of_clock=False),
+    "first_step": JudgedQuantity(
+        "time for the first step", 0.1, _value_of("first_step"), of_clock=True
+    ),
+    "import": JudgedQuantity("time to import", 0.1, _value_of("import"), of_clock=True),
+    "start": JudgedQuantity("time to the end of the first step", 0.1, start_seconds, of_clock=True),
+    "faults": JudgedQuantity("page faults a step", 0.1, _faults, of_clock=False),
 }
 """By the name that `report matrix --quantity` has for it."""
 NAMES = (TIME, *JUDGED)

@@ -17,10 +17,10 @@ NO_THREADS = -1
 
 def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
     """Return the rows by key, in the order in which the keys first occur."""
-    groups: dict[Key, list[Row]] = {}
+    rows_by_key: dict[Key, list[Row]] = {}
     for row in rows:
-        groups.setdefault(key(row), []).append(row)
-    return groups
+        rows_by_key.setdefault(key(row), []).append(row)
+    return rows_by_key
 
 
 class Place(NamedTuple):
@@ -61,17 +61,17 @@ class Place(NamedTuple):
 
 _NAMES_OF_ROLE = {
     role: tuple(axis.name for axis in axes.with_role(role))
-    for role in (axes.GROUP, axes.ROW, axes.COLUMN)
+    for role in (axes.WORK, axes.ROW, axes.COLUMN)
 }
 
 
 @lru_cache(20_000)
-def group_of(cell: Cell) -> Cell:
+def work_of(cell: Cell) -> Cell:
     """Return the axes of a cell's work.
 
-    Cells of one group may be compared, and stand in one block of rows.
+    Cells of one work may be compared, and stand in one block of rows.
     """
-    return axes.project(cell, _NAMES_OF_ROLE[axes.GROUP])
+    return axes.project(cell, _NAMES_OF_ROLE[axes.WORK])
 
 
 @lru_cache(20_000)

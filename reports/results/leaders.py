@@ -1,4 +1,4 @@
-"""Leaders: the fastest cell of each column within its group, its rivals, and its lead.
+"""Leaders: the fastest cell of each column for its work, its rivals, and its lead.
 
 Cells are selected and compared as for the stars of a matrix, with one difference: the fastest row
 with another tuning has a star there if it is not clearly slower, but it is not a rival.
@@ -12,7 +12,7 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports.results.cells import CellResult, in_the_running
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.matrix import Compared, Matrix
-from dlbench.reports.results.naming import counted, group_name, place_heading, row_name
+from dlbench.reports.results.naming import counted, place_heading, row_name, work_name
 from dlbench.reports.results.number_text import times
 from dlbench.reports.results.statistics import (
     CONFIDENCE,
@@ -35,7 +35,7 @@ CLEAR, TIE, UNDECIDED, UNKNOWN = "clear", "tie", "undecided", "unknown"
 
 @dataclass(frozen=True)
 class Leader:
-    """The fastest cell of a column within its group, and those that come next."""
+    """The fastest cell of a column for its work, and those that come next."""
 
     first: CellResult
     """The fastest of those that may be compared."""
@@ -53,16 +53,16 @@ class Leader:
 
 
 def fastest(matrix: Matrix, confidence: float = CONFIDENCE) -> Compared[Leader]:
-    """Return the leader of each column within each group that has any, machine by machine.
+    """Return the leader of each column for each work that has any, machine by machine.
 
     A cell leads only with a time that counts. ``confidence`` is that of its comparisons; its ratios
     always have 95 % intervals.
     """
     leaders = []
     for machine in matrix.machines:
-        for group, rows in matrix.rows.items():
+        for work, rows in matrix.rows.items():
             for column in matrix.columns_of(machine):
-                places = [matrix.at(group, row, column) for row in rows]
+                places = [matrix.at(work, row, column) for row in rows]
                 pool = in_the_running(cell for cell in places if cell is not None)
                 if pool:
                     leaders.append(_leader(pool, confidence))
@@ -157,7 +157,7 @@ def leads(compared: Compared[Leader]) -> list[str]:
         if leader.next is not None and leader.next not in leader.ties:
             words += f"; then {row_name(leader.next.row)} ({times(leader.ratio)})"
         first = leader.first
-        lines.append(f"{group_name(first.group)}, {_place_in_words(first.cell)}: {words}")
+        lines.append(f"{work_name(first.work)}, {_place_in_words(first.cell)}: {words}")
     if len(leaders) > MOST_DESCRIBED:
         lines.append(f"... and {len(leaders) - MOST_DESCRIBED} more (report fastest)")
     return lines

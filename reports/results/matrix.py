@@ -1,4 +1,4 @@
-"""The matrix: cells side by side, in groups of rows, with a block of columns for each machine.
+"""The matrix: cells side by side, by work and row, with a block of columns for each machine.
 
 `build_matrix` makes cells from records. `assemble` puts cells of any origin (records of several
 machines, a published table) side by side.
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import Generic
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
@@ -27,7 +27,7 @@ from dlbench.reports.results.cells import (
 )
 from dlbench.reports.results.flags import FEW_LAUNCHES, OTHER_ENVIRONMENT, Flag, product_rate
 from dlbench.reports.results.hosts import Host, name_among
-from dlbench.reports.results.keys import Place, grouped, row_of, row_order
+from dlbench.reports.results.keys import Place, Row, grouped, row_of, row_order
 from dlbench.reports.results.naming import counted, listed, row_name, variables_in_words
 from dlbench.reports.results.networks import by_numbers, in_order
 from dlbench.reports.results.quantities import SECONDS
@@ -41,8 +41,6 @@ from dlbench.reports.results.statistics import (
     clearly_slower,
     with_common_spread,
 )
-
-Row = TypeVar("Row")
 
 Rates = Mapping[tuple[str, str, str], Sequence[tuple[int, float]]]
 """Matrix-product rates by machine, device and precision: threads and FLOP/s."""
@@ -66,9 +64,9 @@ class Matrix:
     """The quantity that the cells' `seconds` are: another one only in a matrix of
     `quantities.in_quantity`."""
 
-    def at(self, group: Cell, row: Cell, column: Place) -> CellResult | None:
-        """Return the cell of this group, row and column."""
-        return self.cells.get(_place(group, row, column))
+    def at(self, work: Cell, row: Cell, column: Place) -> CellResult | None:
+        """Return the cell of this work, row and column."""
+        return self.cells.get(_place(work, row, column))
 
     def columns_of(self, machine: str) -> tuple[Place, ...]:
         """Return the columns of one machine."""
@@ -80,9 +78,9 @@ class Matrix:
         return tuple(self.hosts)
 
 
-def _place(group: Cell, row: Cell, column: Place) -> Place:
-    """Return the place where a row of a group meets a column."""
-    part_of_role = {axes.GROUP: group, axes.ROW: row, axes.COLUMN: column.cell}
+def _place(work: Cell, row: Cell, column: Place) -> Place:
+    """Return the place where a row of a work meets a column."""
+    part_of_role = {axes.WORK: work, axes.ROW: row, axes.COLUMN: column.cell}
     values = {axis.name: getattr(part_of_role[axis.role], axis.name) for axis in axes.AXES}
     return Place(column.machine, axes.BLANK._replace(**values))
 
@@ -160,7 +158,7 @@ def _with_ratios_in_turns(
         place = Place(machine_of_run[run], axes.without(cell))
         groups.setdefault((run, group), {})[place] = seconds
     related = list(cells)
-    works = [(cell.machine, cell.group) for cell in cells]
+    works = [(cell.machine, cell.work) for cell in cells]
     for indices in grouped(range(len(cells)), works.__getitem__).values():
         timed = [index for index in indices if cells[index].seconds is not None]
         number_at = {cells[index].place: number for number, index in enumerate(timed)}
@@ -206,12 +204,12 @@ def _product_rates(results: Results) -> Rates:
 
     A launch that used more threads than it was asked to says nothing about that number of threads.
     """
-    rates = {place: list(measured) for place, measured in results.products.items()}
+    rates = {condition: list(measured) for condition, measured in results.products.items()}
     for record in results.records:
         rate = product_rate(record, results.hosts.get(record.machine))
         if rate:
-            place = record.machine, record.cell.device, record.cell.precision
-            rates.setdefault(place, []).append((record.cell.threads, rate))
+            condition = record.machine, record.cell.device, record.cell.precision
+            rates.setdefault(condition, []).append((record.cell.threads, rate))
     return rates
 
 
@@ -329,7 +327,7 @@ def _notes_on_sides(records: Iterable[Record]) -> list[str]:
 def assemble(
     cells: Iterable[CellResult], hosts: Mapping[str, Host], notes: Iterable[str] = ()
 ) -> Matrix:
-    """Put cells side by side in a settled order, and mark the best of each column and group."""
+    """Put cells side by side in a settled order, and mark the best of each column and work."""
     by_place = {cell.place: cell for cell in cells}
     all_hosts = dict(hosts)
     for place in by_place:
@@ -340,18 +338,18 @@ def assemble(
         return machines.index(column.machine), _device_order(column)
 
     columns = sorted({cell.column for cell in by_place.values()}, key=order)
-    groups = grouped(by_place.values(), lambda cell: cell.group)
+    works = grouped(by_place.values(), lambda cell: cell.work)
     rows: dict[Cell, tuple[Cell, ...]] = {}
     ordered: dict[Place, CellResult] = {}
-    for group in sorted(groups, key=_group_order):
-        rows[group] = tuple(sorted({cell.row for cell in groups[group]}, key=row_order))
-        for row in rows[group]:
+    for work in sorted(works, key=_work_order):
+        rows[work] = tuple(sorted({cell.row for cell in works[work]}, key=row_order))
+        for row in rows[work]:
             for column in columns:
-                place = _place(group, row, column)
+                place = _place(work, row, column)
                 if place in by_place:
                     ordered[place] = by_place[place]
         for column in columns:
-            places = [_place(group, row, column) for row in rows[group]]
+            places = [_place(work, row, column) for row in rows[work]]
             peers = _compare_peers([ordered[place] for place in places if place in ordered])
             ordered |= {cell.place: cell for cell in peers}
     used = {column.machine for column in columns}
@@ -364,9 +362,9 @@ def assemble(
     )
 
 
-def _group_order(group: Cell) -> tuple[object, ...]:
-    """Order groups by network, then by mini-batch."""
-    return in_order(group.network), axes.order_of(group.batch_size), axes.sort_key(group)
+def _work_order(work: Cell) -> tuple[object, ...]:
+    """Order works by network, then by mini-batch."""
+    return in_order(work.network), axes.order_of(work.batch_size), axes.sort_key(work)
 
 
 def _device_order(column: Place) -> tuple[object, ...]:
@@ -376,7 +374,7 @@ def _device_order(column: Place) -> tuple[object, ...]:
 
 
 def _compare_peers(peers: Sequence[CellResult]) -> list[CellResult]:
-    """Return the cells of a column and group with their break-even, the best of them marked."""
+    """Return the cells of a column and work with their break-even, the best of them marked."""
     cells = _with_break_even(peers)
     best = {id(cell) for cell in _fastest(cells)}
     return [replace(cell, best=True) if id(cell) in best else cell for cell in cells]
@@ -413,9 +411,9 @@ def _fastest(cells: Sequence[CellResult]) -> list[CellResult]:
     return [cell for cell, seconds in pool if not clearly_slower(seconds, least)]
 
 
-def _notes_on_names(groups: Iterable[Cell]) -> list[str]:
+def _notes_on_names(works: Iterable[Cell]) -> list[str]:
     """Return a line for each name that stands for several networks."""
-    networks = dict.fromkeys((group.network, group.specification) for group in groups)
+    networks = dict.fromkeys((work.network, work.specification) for work in works)
     notes = []
     for name, several in grouped(networks, lambda network: network[0]).items():
         if len(several) > 1:

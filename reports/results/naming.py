@@ -8,23 +8,23 @@ from dlbench.adapters.protocol import INSTALLED, TUNED, UNKNOWN, Cell
 
 def name_of(cell: Cell) -> str:
     """Return a unique name of a cell: "fcn5, mini-batch 64, torch eager, 2 threads x 2 workers"."""
-    return f"{group_name(cell)}, {rest_of(cell)}"
+    return f"{work_name(cell)}, {rest_of(cell)}"
 
 
 def rest_of(cell: Cell) -> str:
-    """Return the name of a cell within its group: "torch eager, 2 threads x 2 workers"."""
+    """Return the name of a cell within its work: "torch eager, 2 threads x 2 workers"."""
     return ", ".join(filter(None, (row_name(cell), place_name(cell))))
 
 
-def group_name(cell: Cell) -> str:
-    """Return the heading of the cells of the same work: "fcn5, mini-batch 64, bfloat16"."""
-    batch = f", mini-batch {cell.batch_size}" if cell.batch_size else ""
-    return f"{cell.network}{batch}{_extra(cell, ', ', axes.GROUP)}"
-
-
 def work_name(cell: Cell) -> str:
+    """Return the name of the work, which heads its cells: "fcn5, mini-batch 64, bfloat16"."""
+    batch = f", mini-batch {cell.batch_size}" if cell.batch_size else ""
+    return f"{cell.network}{batch}{_extra(cell, ', ', axes.WORK)}"
+
+
+def network_name(cell: Cell) -> str:
     """Return the work without its mini-batch: "fcn5, bfloat16"."""
-    return cell.network + _extra(cell, ", ", axes.GROUP)
+    return cell.network + _extra(cell, ", ", axes.WORK)
 
 
 def row_name(cell: Cell) -> str:

@@ -32,6 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from dlbench.reports.results.statistics import NORMAL_PER_MEDIAN
+
 Floats = NDArray[np.float64]
 Evidence = Mapping[int, Sequence[float]]
 """Logarithms of the pairs' ratios, candidate over good, by the candidate's place: 1 is the first
@@ -60,8 +62,6 @@ _FACTOR = 2.2
 """The grid of scales reaches from 1 / this to this times the scale of the bad end's pairs."""
 _LEAST_SCALE = 5e-4
 """Of pairs: a smaller one is rounding."""
-_NORMAL = 1.4826
-"""Standard deviation of a normal distribution over its median absolute deviation."""
 _APART = 0.25
 """Least distance of a level between two changes from both ends, relative to the whole change."""
 
@@ -96,7 +96,7 @@ def grid_of(ratios: Sequence[float]) -> Grid:
 
 
 def _deviation(residuals: Floats) -> float:
-    return _NORMAL * float(np.median(np.abs(residuals)))
+    return NORMAL_PER_MEDIAN * float(np.median(np.abs(residuals)))
 
 
 def likelihoods(ratios: Sequence[float], sizes: Floats, scales: Floats) -> Floats:

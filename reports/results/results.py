@@ -118,12 +118,12 @@ class Results:
         displaced: set[str] = set()
         # The cells to read of each store: by run and key, each with the entry that counts.
         chosen: list[dict[str | None, dict[int, Newest]]] = [{} for _ in opened]
-        for (fingerprint, cell), placed in _by_cell(stored).items():
+        for (fingerprint, cell), numbered in _by_cell(stored).items():
             rates = products.setdefault((fingerprint, cell.device, cell.precision), [])
-            for _, entry in placed:
+            for _, entry in numbered:
                 if entry.product_rate is not None:
                     rates.append((cell.threads, entry.product_rate))
-            launched = [(place, entry) for place, entry in placed if entry.newest is not None]
+            launched = [(number, entry) for number, entry in numbered if entry.newest is not None]
             if not launched:
                 continue
             _, last = max(launched, key=_recency)
@@ -131,8 +131,8 @@ class Results:
             environments |= {entry.greatest for _, entry in launched}
             if environments - {last.environment, None}:
                 displaced.add(f"{cell.framework} {cell.mode}")
-            for place, entry in launched:
-                cells = chosen[place].setdefault(run if all_runs else last.run, {})
+            for number, entry in launched:
+                cells = chosen[number].setdefault(run if all_runs else last.run, {})
                 cells[entry.key] = last
         parts = []
         for store, entries, cells_by_run in zip(opened, stored, chosen, strict=True):
@@ -143,7 +143,7 @@ class Results:
             parts.append(cls._of_store(store, records, machines, left_out))
         return replace(
             cls.merge(parts),
-            products={place: tuple(rates) for place, rates in products.items()},
+            products={condition: tuple(rates) for condition, rates in products.items()},
             displaced=tuple(sorted(displaced)),
         )
 
@@ -219,28 +219,28 @@ def _launch_key(record: Record) -> tuple[object, ...]:
 def _by_cell(
     entries_of_stores: Sequence[Sequence[Newest]],
 ) -> dict[tuple[str, Cell], list[tuple[int, Newest]]]:
-    """Return the entries of all stores by machine and cell, each with the place of its store.
+    """Return the entries of all stores by machine and cell, each with the number of its store.
 
     Cells are in the order of their first launches.
     """
     everywhere = []
-    for place, entries in enumerate(entries_of_stores):
-        everywhere += [(place, entry) for entry in entries]
+    for number, entries in enumerate(entries_of_stores):
+        everywhere += [(number, entry) for entry in entries]
     by_cell: dict[tuple[str, Cell], list[tuple[int, Newest]]] = {}
-    for place, entry in sorted(everywhere, key=_first_launch):
-        by_cell.setdefault((entry.machine, entry.cell), []).append((place, entry))
+    for number, entry in sorted(everywhere, key=_first_launch):
+        by_cell.setdefault((entry.machine, entry.cell), []).append((number, entry))
     return by_cell
 
 
-def _first_launch(placed: tuple[int, Newest]) -> tuple[str, int, int]:
-    place, entry = placed
-    return entry.first or "", place, entry.first_id
+def _first_launch(numbered: tuple[int, Newest]) -> tuple[str, int, int]:
+    number, entry = numbered
+    return entry.first or "", number, entry.first_id
 
 
-def _recency(placed: tuple[int, Newest]) -> tuple[object, ...]:
+def _recency(numbered: tuple[int, Newest]) -> tuple[object, ...]:
     """Order entries by how lately they were measured, the newest last."""
-    place, entry = placed
-    return entry.measured or "", entry.newest, place, entry.newest_id
+    number, entry = numbered
+    return entry.measured or "", entry.newest, number, entry.newest_id
 
 
 def _chosen_records(

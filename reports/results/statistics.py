@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlbench.reports.results.outcome import SampleStatistics
-from dlbench.reports.results.side_by_side import SideBySide
+from dlbench.reports.results.side_by_side import LEAST_VARIANCE, SideBySide
 
 # Functions import what they need of SciPy themselves: its import takes a tenth of a second, and
 # commands such as `dlbench list` need this module for a constant alone.
@@ -67,14 +67,18 @@ WORSE = 1.02
 SIGNIFICANCE = 0.05
 """Adjusted p-values below this are called significant."""
 POWER = 0.8
-"""Probability that as many launches as `launches_to_decide` returns detect a real difference."""
+"""Probability of finding a real difference of the size in question.
+
+`launches_to_decide` returns the launches that have it, and `Judgement` the smallest effect."""
+NO_INTERVAL = "no interval"
+"""The method of an estimate from too few launches, pairs or points."""
+NORMAL_PER_MEDIAN = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
 MOST_LAUNCHES = 100
 """More launches of one cell than are practical."""
-_NO_SPREAD = 1e-9
-"""Launches whose logarithms are this close differ by rounding only."""
+NO_SPREAD = 1e-9
+"""Launches, or means, whose logarithms are this close differ by rounding only."""
 
-_LEAST_VARIANCE = 1e-8
-"""Of log-medians: smaller ones are rounding."""
 # Half of the estimated degrees of freedom count: with fewer than two a common variance is worth
 # nothing.
 _FREEDOMS = np.geomspace(2, 2 * MOST_FREEDOM, 50)
@@ -315,7 +319,7 @@ def deviation_of_launches(summaries: Iterable[Summary]) -> float:
 
 
 @dataclass(frozen=True)
-class Spread:
+class CommonSpread:
     """Deviation of other cells' launches: a variance of log-medians, and its degrees of freedom."""
 
     variance: float
@@ -327,11 +331,11 @@ class Spread:
         return (self.freedom * self.variance + freedom * variance) / together, together
 
 
-UNKNOWN_SPREAD = Spread(0.0, 0.0)
+UNKNOWN_SPREAD = CommonSpread(0.0, 0.0)
 """Causes no shrinkage."""
 
 
-def common_spread(variances: Sequence[float], freedoms: Sequence[float]) -> Spread:
+def common_spread(variances: Sequence[float], freedoms: Sequence[float]) -> CommonSpread:
     """Return the common spread of cells, or `UNKNOWN_SPREAD` if they are too few or too different.
 
     Smyth 2004, "Linear models and empirical Bayes methods for assessing differential expression in
@@ -347,13 +351,13 @@ def common_spread(variances: Sequence[float], freedoms: Sequence[float]) -> Spre
         return UNKNOWN_SPREAD
     trigammas = polygamma(1, _FREEDOMS / 2)
     halves = np.asarray(freedoms, dtype=float) / 2
-    logs = np.log(np.maximum(variances, _LEAST_VARIANCE)) - digamma(halves) + np.log(halves)
+    logs = np.log(np.maximum(variances, LEAST_VARIANCE)) - digamma(halves) + np.log(halves)
     between = float(np.var(logs, ddof=1)) - float(np.mean(polygamma(1, halves)))
     if between > trigammas[0]:
         return UNKNOWN_SPREAD
     freedom = float(np.interp(-between, -trigammas, _FREEDOMS))
     variance = math.exp(float(np.mean(logs)) + float(digamma(freedom / 2)) - math.log(freedom / 2))
-    return Spread(variance, freedom / 2)
+    return CommonSpread(variance, freedom / 2)
 
 
 def with_common_spread(summaries: Sequence[Summary]) -> list[Summary]:
@@ -387,7 +391,7 @@ def with_common_spread(summaries: Sequence[Summary]) -> list[Summary]:
     return result
 
 
-def _with_variance(summary: Summary, own: float, spread: Spread, cells: int) -> Summary:
+def _with_variance(summary: Summary, own: float, spread: CommonSpread, cells: int) -> Summary:
     """Return a summary whose interval uses its variance shrunk towards that of so many cells."""
     variance, freedom = spread.shrink(own, summary.launches - 1)
     half = student_half(summary.launches, variance, freedom)
@@ -417,7 +421,7 @@ def _with_spread_in_groups(summaries: Sequence[Summary]) -> dict[int, SideBySide
     total = float(freedoms.sum())
     # Those of a few cells are their own already.
     freedom_of_others = max(0.0, min(MOST_FREEDOM_IN_GROUPS, (total - 6) / 5))
-    common = Spread(float(np.average(variances, weights=freedoms)), freedom_of_others)
+    common = CommonSpread(float(np.average(variances, weights=freedoms)), freedom_of_others)
     result = {}
     for key, several in levels.items():
         shrunk_variances = []
@@ -789,8 +793,8 @@ def _p_value(sum_of_logs: float, pairs: Sequence[tuple[Summary, Summary]]) -> fl
     from scipy.special import stdtr
 
     variance, freedom = _variance_of_sum(pairs)
-    if variance < _NO_SPREAD**2:
-        return 1.0 if abs(sum_of_logs) < _NO_SPREAD else 0.0
+    if variance < NO_SPREAD**2:
+        return 1.0 if abs(sum_of_logs) < NO_SPREAD else 0.0
     return 2 * float(stdtr(freedom, -abs(sum_of_logs) / math.sqrt(variance)))
 
 

@@ -47,7 +47,13 @@ from scipy.special import stdtr, stdtrit
 from dlbench.reports.results.judged import JUDGED, TIME
 from dlbench.reports.results.number_text import change_in_words, percent, signed_change
 from dlbench.reports.results.record import HISTORY_PAIRS
-from dlbench.reports.results.statistics import UNKNOWN_SPREAD, Estimate, Spread
+from dlbench.reports.results.statistics import (
+    NO_INTERVAL,
+    POWER,
+    UNKNOWN_SPREAD,
+    CommonSpread,
+    Estimate,
+)
 
 Floats = NDArray[np.float64]
 
@@ -67,10 +73,6 @@ SHARED_FREEDOM = 6.0
 FEWEST_LAUNCHES = 3
 """On each side, for a standard error that means something."""
 _SIGNED_RANKS = "signed ranks over"
-NO_INTERVAL = "no interval"
-"""The method of too few launches or pairs."""
-POWER = 0.80
-"""The smallest effect is the one that would have been called a regression with this probability."""
 
 
 class Verdict(StrEnum):
@@ -123,8 +125,8 @@ class Look:
 class Spreads(NamedTuple):
     """The spread of the first pairs of a gate's cells: log ratios of usual steps and of tails."""
 
-    steps: Spread = UNKNOWN_SPREAD
-    tails: Spread = UNKNOWN_SPREAD
+    steps: CommonSpread = UNKNOWN_SPREAD
+    tails: CommonSpread = UNKNOWN_SPREAD
 
 
 NO_SPREADS = Spreads()
@@ -612,7 +614,7 @@ def estimate_few_pairs(
     baseline: Sequence[float],
     candidate: Sequence[float],
     confidence: float,
-    spread: Spread = UNKNOWN_SPREAD,
+    spread: CommonSpread = UNKNOWN_SPREAD,
 ) -> PairedEstimate:
     """Return the ratio of pairs that are too few for ranks, by Student's t over the log ratios.
 
@@ -651,7 +653,7 @@ def spreads_of(cells: Iterable[tuple[Pairs, Tails]]) -> Spreads:
     return Spreads(_shared_spread(steps_of_cells), _shared_spread(tails_of_cells))
 
 
-def _shared_spread(cells: Iterable[Pairs]) -> Spread:
+def _shared_spread(cells: Iterable[Pairs]) -> CommonSpread:
     variances = []
     for before, after in cells:
         if len(before) >= EARLY_LOOK:
@@ -660,10 +662,10 @@ def _shared_spread(cells: Iterable[Pairs]) -> Spread:
         return UNKNOWN_SPREAD
     freedom_of_others = (EARLY_LOOK - 1) * (len(variances) - 1)
     freedom = min(SHARED_FREEDOM, SHARED_PART * freedom_of_others)
-    return Spread(float(np.mean(variances)), freedom)
+    return CommonSpread(float(np.mean(variances)), freedom)
 
 
-def _estimate(look: Look, pairs: Pairs, spread: Spread) -> PairedEstimate:
+def _estimate(look: Look, pairs: Pairs, spread: CommonSpread) -> PairedEstimate:
     """Return the ratio over the pairs up to a look, with the look's interval."""
     before, after = pairs
     confidence = 1 - 2 * look.bound

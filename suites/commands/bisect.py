@@ -15,6 +15,7 @@ from dlbench.adapters.protocol import TUNED
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.compare.bisection import REPORT, conclusion_of, headline
 from dlbench.reports.results.bisection import Bisection, BisectionOutcome
+from dlbench.reports.results.commits import SHORT
 from dlbench.reports.results.hosts import host_of
 from dlbench.reports.results.judged import NAMES, TIME
 from dlbench.reports.results.naming import counted
@@ -27,7 +28,7 @@ from dlbench.reports.results.verdict import DEFAULT, Rule
 
 from ..display.screen import command_words, resume_command, say
 from ..environments import commits, releases
-from ..environments.environment import Source, external_source
+from ..environments.environment import BuildSource, external_source
 from ..errors import EXIT_CODES, FrameworkEnvironmentError, UsageError, unknown_name
 from ..planning import framework as frameworks
 from ..planning import own, values
@@ -35,7 +36,7 @@ from ..planning.axes import listed_or
 from ..planning.plan import Plan, check_count, heap_line
 from ..planning.values import Build
 from ..run import profiling, resume, sides
-from ..run.bisection import BisectionSchedule, Series
+from ..run.bisection import BisectionSchedule, CandidateSeries
 from ..run.groups import grouping_for_pairs
 from ..run.runner import RunProfile, run_plan
 from ..run.sides import Side
@@ -49,7 +50,7 @@ from .compare import (
     show,
     write_option,
 )
-from .options import AxisOptions, BuildOptions, SessionOptions, argument, flag, option, takes
+from .options import BuildOptions, CellOptions, SessionOptions, argument, flag, option, takes
 from .plan import plan_of
 
 Item = TypeVar("Item")
@@ -101,15 +102,7 @@ class _CandidateOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _CellOptions(AxisOptions):
-    """The cell to measure, and its steps."""
-
-    steps: Annotated[int | None, options.STEPS] = None
-    cell_budget: Annotated[str | None, options.CELL_BUDGET] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class BisectOptions(_CandidateOptions, _CellOptions, BuildOptions, SessionOptions):
+class BisectOptions(_CandidateOptions, CellOptions, BuildOptions, SessionOptions):
     """The options of `dlbench bisect`."""
 
     python: Annotated[
@@ -202,7 +195,11 @@ def bisect_command(given: BisectOptions) -> None:
 
 
 def _measure(
-    given: BisectOptions, series: Series, rule: Rule, confidence: float, seconds: float | None
+    given: BisectOptions,
+    series: CandidateSeries,
+    rule: Rule,
+    confidence: float,
+    seconds: float | None,
 ) -> Bisection:
     """Measure pairs until the search is decided or the budget spent. Raises UsageError."""
     machine = probe()
@@ -231,7 +228,7 @@ def _measure(
         (Side(BASELINE), Side(CANDIDATE)),
         rule,
         ceilings=False,
-        quiet_gate=not given.no_wait_for_quiet,
+        waits_for_quiet=not given.no_wait_for_quiet,
         lines=lambda: (candidates, *grouping.remarks, heap_line(plan)),
         unfinished=unfinished,
         sources=sources,
@@ -258,7 +255,12 @@ def _measure(
 
 
 def _profile(
-    plan: Plan, run: Run, machine: Machine, store: Store, series: Series, bisection: Bisection
+    plan: Plan,
+    run: Run,
+    machine: Machine,
+    store: Store,
+    series: CandidateSeries,
+    bisection: Bisection,
 ) -> StepDifference | None:
     """Profile the first slow candidate and the last fast one, and return the operators' changes."""
     before, slow = bisection.beside
@@ -298,7 +300,7 @@ def _plan_of_one_cell(given: BisectOptions, machine: Machine) -> Plan:
     return plan
 
 
-def _series(given: BisectOptions) -> AbstractContextManager[Series]:
+def _series(given: BisectOptions) -> AbstractContextManager[CandidateSeries]:
     """Return the candidates that the options select.
 
     Raises UsageError and FrameworkEnvironmentError.
@@ -344,7 +346,7 @@ def _between(names: Sequence[str], kind: str, ends: Sequence[str | None]) -> sli
     return slice(first, last + 1)
 
 
-def _series_of_builds(given: BisectOptions, python: list[str]) -> Series:
+def _series_of_builds(given: BisectOptions, python: list[str]) -> CandidateSeries:
     """Return the interpreters of --python from good to bad. Raises UsageError."""
     name = own.name_of(given.step[0]) if given.step else given.framework.partition(":")[0]
     builds = values.builds(python, name)
@@ -352,10 +354,12 @@ def _series_of_builds(given: BisectOptions, python: list[str]) -> Series:
     places = _between([build.name for build in builds], "build", ends)
     chosen = _reverse_if_faster(builds[places], given)
     names = tuple(build.name for build in chosen)
-    return Series("build", names, lambda place: external_source(chosen[place]), faster=given.faster)
+    return CandidateSeries(
+        "build", names, lambda place: external_source(chosen[place]), faster=given.faster
+    )
 
 
-def _series_of_releases(given: BisectOptions) -> Series:
+def _series_of_releases(given: BisectOptions) -> CandidateSeries:
     """Return a framework's releases from good to bad.
 
     Raises UsageError and FrameworkEnvironmentError.
@@ -377,7 +381,7 @@ def _series_of_releases(given: BisectOptions) -> Series:
             raise UsageError(f"{error}{releases.elsewhere(framework)}")
     _between(versions, "release", (first, last))
     ordered = _reverse_if_faster(on_index, given)
-    return Series(
+    return CandidateSeries(
         "release",
         tuple(releases.row_of(framework, release).name for release in ordered),
         lambda place: releases.source_of(framework, ordered[place], step),
@@ -386,7 +390,7 @@ def _series_of_releases(given: BisectOptions) -> Series:
 
 
 @contextlib.contextmanager
-def _series_of_commits(given: BisectOptions, repository: str) -> Iterator[Series]:
+def _series_of_commits(given: BisectOptions, repository: str) -> Iterator[CandidateSeries]:
     """Give the first-parent commits of a repository from good to bad, each built when needed.
 
     Raises UsageError and FrameworkEnvironmentError.
@@ -397,15 +401,15 @@ def _series_of_commits(given: BisectOptions, repository: str) -> Iterator[Series
     trees = commits.Worktrees(folder, given.build or "", build_limit)
     subjects = commits.commits(folder, *_reverse_if_faster((good, bad), given))
     digests = _reverse_if_faster(list(subjects), given)
-    names = tuple(digest[: commits.SHORT] for digest in digests)
+    names = tuple(digest[:SHORT] for digest in digests)
     if commits.git(folder, "status", "--porcelain", "--untracked-files=no"):
         say("Uncommitted changes are not measured: commits are built in worktrees.")
 
     @cache
-    def look(interpreter: Path) -> Source:
+    def look(interpreter: Path) -> BuildSource:
         return external_source(Build(file.stem, frameworks.find(file.stem), interpreter))
 
-    def prepare(place: int) -> Source:
+    def prepare(place: int) -> BuildSource:
         tree = trees.built(digests[place])
         if not (tree / file).is_file():
             raise FrameworkEnvironmentError(f"it has no file {file}")
@@ -419,8 +423,8 @@ def _series_of_commits(given: BisectOptions, repository: str) -> Iterator[Series
         return replace(look(interpreter), build=Build(names[place], step, interpreter))
 
     with trees.used(keep=given.resume):
-        about = {digest[: commits.SHORT]: subject for digest, subject in subjects.items()}
-        series = Series("commit", names, prepare, about, trees.remove, given.faster)
+        about = {digest[:SHORT]: subject for digest, subject in subjects.items()}
+        series = CandidateSeries("commit", names, prepare, about, trees.remove, given.faster)
         series.end(0)  # prepares the good end, whose file is the row of the plan
         yield series
 

@@ -53,8 +53,8 @@ from ..run.sides import Side, Sources, report_of
 from . import completion, options
 from .benchmark_files import files_meant, run_of_files
 from .options import (
-    AxisOptions,
     BuildOptions,
+    CellOptions,
     SessionOptions,
     argument,
     flag,
@@ -138,15 +138,7 @@ class _SideOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _CellOptions(AxisOptions):
-    """The cells to measure on both sides, and their steps."""
-
-    steps: Annotated[int | None, options.STEPS] = None
-    cell_budget: Annotated[str | None, options.CELL_BUDGET] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _MeasuringOptions(_CellOptions, BuildOptions, _SideOptions, SessionOptions):
+class _MeasuringOptions(CellOptions, BuildOptions, _SideOptions, SessionOptions):
     """Options of a comparison that is measured now."""
 
 

@@ -13,7 +13,7 @@ from dlbench.reports import catalogue
 from dlbench.reports.curve.threads import advice
 from dlbench.reports.formats.export import to_stdout
 from dlbench.reports.formats.outputs import why_unwritable
-from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.report import ReportOptions, ReportSource
 from dlbench.reports.results.leaders import fastest, headline, leads
 from dlbench.reports.results.naming import row_name
 from dlbench.reports.results.results import Results
@@ -64,7 +64,7 @@ def demo_command(given: DemoOptions) -> None:
         store = Path(folder) / "example.sqlite"
         store.write_bytes(lzma.decompress(EXAMPLE.read_bytes()))
         results = Results.read([str(store)])
-        source = Source(lambda: results)
+        source = ReportSource(lambda: results)
         where = _where(results)
         show(f"An example, {where}, not on this machine.")
         show("")
@@ -104,12 +104,12 @@ def _typed(words: str) -> str:
     return as_called(f"dlbench {words}")
 
 
-def _show_matrix(source: Source) -> None:
+def _show_matrix(source: ReportSource) -> None:
     report = catalogue.report("matrix")
     print(to_stdout(report, report.analyse(source), ReportOptions(), "terminal"))
 
 
-def _show_fastest(source: Source) -> None:
+def _show_fastest(source: ReportSource) -> None:
     compared = fastest(source.matrix())
     for line in headline(compared):
         show(line)
@@ -119,7 +119,7 @@ def _show_fastest(source: Source) -> None:
     show("")
 
 
-def _show_threads(source: Source) -> None:
+def _show_threads(source: ReportSource) -> None:
     """Print how many threads to use, for one network in each row."""
     curves = catalogue.report("threads").analyse(source).curves
     show(f"How many threads to use on {_ADVISED}:")

@@ -16,7 +16,7 @@ from dlbench.reports.results.naming import name_of
 
 from ..display.screen import StatusLine, err, say
 from ..environments import environment, folders, releases
-from ..environments.environment import Source
+from ..environments.environment import BuildSource
 from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
 from ..planning import networks, own, values
 from ..planning.axes import SuiteOverrides
@@ -225,13 +225,13 @@ def _has_profiler(framework: Framework) -> bool:
     return any(re.search(r"^    (def profile\(|profile = )", text, re.MULTILINE) for text in texts)
 
 
-def _source_of(plan: Plan, build_missing: bool) -> Source:
+def _source_of(plan: Plan, build_missing: bool) -> BuildSource:
     """Return the source of the plan's one row. Raises FrameworkEnvironmentError."""
     sources = environment.prepare_sources(plan.builds, say, build_missing)
     return _with_interpreter(sources[plan.cells[0].framework])
 
 
-def _with_interpreter(source: Source) -> Source:
+def _with_interpreter(source: BuildSource) -> BuildSource:
     """Return the source as it is. Raises FrameworkEnvironmentError if it has no interpreter."""
     if source.interpreter is None:
         raise FrameworkEnvironmentError(source.reason)
@@ -303,7 +303,7 @@ _RELEASE = re.compile(
 )
 
 
-def _baseline(word: str, candidate: Build, build_missing: bool) -> Source:
+def _baseline(word: str, candidate: Build, build_missing: bool) -> BuildSource:
     """Return the source that --against means: a file of the step, a release, or an interpreter."""
     step = candidate.framework if candidate.framework.file is not None else None
     if word.endswith(".py"):
@@ -330,6 +330,6 @@ def _baseline(word: str, candidate: Build, build_missing: bool) -> Source:
     return source
 
 
-def _prepare(build: Build, build_missing: bool) -> Source:
+def _prepare(build: Build, build_missing: bool) -> BuildSource:
     """Return the source of a build. Raises FrameworkEnvironmentError if it has no interpreter."""
     return _with_interpreter(environment.prepare_sources([build], say, build_missing)[build.name])

@@ -247,6 +247,14 @@ class AxisOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CellOptions(AxisOptions):
+    """The cells to measure, and their steps."""
+
+    steps: Annotated[int | None, STEPS] = None
+    cell_budget: Annotated[str | None, CELL_BUDGET] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ShownAxisOptions:
     """Words that choose stored cells to show, by key of the table of axes."""
 

@@ -20,7 +20,7 @@ from dlbench.reports.formats.outputs import why_unwritable
 from dlbench.reports.history.nights import NIGHTLY, Series, add_differences, build_history
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import asset, page_to_file_text, policy
-from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.report import ReportOptions, ReportSource
 from dlbench.reports.results.hosts import read_host
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.naming import counted
@@ -30,7 +30,7 @@ from dlbench.reports.results.storage.store import Store
 from dlbench.reports.site import (
     Contents,
     HistoryPage,
-    Night,
+    SiteNight,
     feed,
     findings_of,
     history_file,
@@ -279,7 +279,7 @@ class _Site:
         text = json.dumps([self.version, look, *parts], default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def _has(self, known: Night | HistoryPage | None, digest: str) -> bool:
+    def _has(self, known: SiteNight | HistoryPage | None, digest: str) -> bool:
         return known is not None and known.digest == digest and (self.path / known.file).is_file()
 
     def add(self, runs: Sequence[tuple[Run, int]]) -> None:
@@ -301,7 +301,7 @@ class _Site:
         if self._has(self.contents.nights.get(run.id), digest):
             return
         results = Results.newest([self.store], run.id)
-        source = Source(
+        source = ReportSource(
             lambda: results,
             lambda: [(run, count)],
             releases=release_dates,
@@ -317,7 +317,7 @@ class _Site:
         cells = document.matrix.cells.values()
         with_number = sum(cell.shown for cell in cells)
         summary = f"{with_number} of {counted(len(cells), 'cell')} with a number"
-        night = Night(
+        night = SiteNight(
             run.id, run.suite, run.machine, run.started, run.purpose, count, summary, digest
         )
         if run.sides:

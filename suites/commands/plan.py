@@ -187,13 +187,15 @@ def planned(
     if name != claims.NAME:
         return plan_of(name, chosen, machine, seed)
     from dlbench.reports.catalogue import report
-    from dlbench.reports.report import Source
+    from dlbench.reports.report import ReportSource
     from dlbench.reports.results.results import Results
 
     results = Results()
     if _may_exist(store_file):
         results = Results.read([store_file], machine=machine.fingerprint)
-    source = Source(lambda: results, releases=release_dates, counterparts=counterparts_of_2016)
+    source = ReportSource(
+        lambda: results, releases=release_dates, counterparts=counterparts_of_2016
+    )
     measured = {
         record.cell for record in results.records if record.outcome.status is not Status.SKIPPED
     }
@@ -333,7 +335,7 @@ def _columns_but_threads(cell: Cell) -> tuple[str, ...]:
 
     Unusual values of other axes are added to network, mode and device.
     """
-    network = f"{cell.network} {_unusual_values(cell, table_of_axes.GROUP)}".strip()
+    network = f"{cell.network} {_unusual_values(cell, table_of_axes.WORK)}".strip()
     mode = f"{cell.mode} {_unusual_values(cell, table_of_axes.ROW)}".strip()
     return (
         network,

@@ -16,8 +16,8 @@ from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.catalogue import report
 from dlbench.reports.formats.export import FORMATS, to_stdout
 from dlbench.reports.formats.pictures import check_picture
-from dlbench.reports.ratio.releases import Point, Releases, largest_undecided, names_of
-from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.ratio.releases import ReleasePoint, Releases, largest_undecided, names_of
+from dlbench.reports.report import ReportOptions, ReportSource
 from dlbench.reports.results.naming import counted, listed
 from dlbench.reports.results.record import BASELINE, CANDIDATE, RELEASES, Run
 from dlbench.reports.results.results import Results
@@ -28,8 +28,7 @@ from dlbench.reports.results.storage.store import Store
 from ..display.numbers import clock
 from ..display.screen import resume_command, say
 from ..environments import releases
-from ..environments.environment import Source as EnvironmentSource
-from ..environments.environment import external_source
+from ..environments.environment import BuildSource, external_source
 from ..environments.releases import EVERY, Release
 from ..errors import NOTHING_MEASURED, FrameworkEnvironmentError, UsageError
 from ..planning import own, values
@@ -65,7 +64,7 @@ Launches of ten releases that took turns deviated by 1.4 to 1.8 %, so four of ea
 
 
 @dataclass(frozen=True, kw_only=True)
-class _WhichOptions:
+class _ReleaseOptions:
     """The releases to measure, and how to show them."""
 
     framework: Annotated[
@@ -108,7 +107,7 @@ class _WhichOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReleasesOptions(_WhichOptions, AxisOptions, LaunchOptions, BuildOptions, SessionOptions):
+class ReleasesOptions(_ReleaseOptions, AxisOptions, LaunchOptions, BuildOptions, SessionOptions):
     """The options of `dlbench releases`."""
 
     python: Annotated[
@@ -156,7 +155,7 @@ def releases_command(given: ReleasesOptions) -> None:
         RELEASES,
         partial(schedule_for, grouping=grouping),
         ceilings=False,
-        quiet_gate=not given.no_wait_for_quiet,
+        waits_for_quiet=not given.no_wait_for_quiet,
         lines=lambda: (
             size_of(plan),
             kind_of_protocol(plan),
@@ -182,7 +181,7 @@ def releases_command(given: ReleasesOptions) -> None:
                 f"{clock(schedule.seconds_left())} of measuring. Resume: {resume_command()}"
             )
         results = Results.newest([store], run.id)
-        source = Source(
+        source = ReportSource(
             lambda: results,
             lambda: [(run, len(results.records))],
             of_run=lambda identifier: Results.of([store], identifier),
@@ -224,7 +223,7 @@ def _plan_and_sources(
     step: Framework | None,
     mode: str,
     machine: Machine,
-) -> tuple[Plan, SuiteOverrides, list[EnvironmentSource]]:
+) -> tuple[Plan, SuiteOverrides, list[BuildSource]]:
     """Return the plan, the overrides that led to it, and the sources of its rows, which are built.
 
     Raises UsageError and FrameworkEnvironmentError.
@@ -279,7 +278,7 @@ def _suggest_bisections(content: Releases, given: ReleasesOptions, step: Framewo
         )
 
 
-def _slower_releases(content: Releases) -> list[Point]:
+def _slower_releases(content: Releases) -> list[ReleasePoint]:
     """Return the releases to profile: slower than the one before, the slowest first."""
     slower = [
         point
@@ -294,8 +293,8 @@ def _profile(
     run: Run,
     machine: Machine,
     store: Store,
-    slower: Sequence[Point],
-    sources: Sequence[EnvironmentSource],
+    slower: Sequence[ReleasePoint],
+    sources: Sequence[BuildSource],
 ) -> None:
     """Profile each of these releases and the one before it, and store the records."""
     source_by_row = {source.build.name: source for source in sources}
@@ -311,7 +310,7 @@ def _profile(
         )
 
 
-def _bisection(point: Point, given: ReleasesOptions, step: Framework | None) -> str:
+def _bisection(point: ReleasePoint, given: ReleasesOptions, step: Framework | None) -> str:
     """Return the command that searches between a release and the one before it."""
     slower = point.ratio is not None and point.ratio.value > 1
     words = ["dlbench bisect", given.framework, f"--suite {shlex.quote(given.suite)}"]

@@ -15,14 +15,14 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports import catalogue
 from dlbench.reports import report as report_module
 from dlbench.reports.formats.export import FORMATS, export, to_stdout
-from dlbench.reports.report import Report, ReportOptions, Source
+from dlbench.reports.report import Report, ReportOptions, ReportSource
 from dlbench.reports.results.published import TABLES
 from dlbench.reports.results.record import Run
 from dlbench.reports.results.results import Narrowing, Results, run_named
 from dlbench.reports.results.storage import servers
 from dlbench.reports.results.storage.store import Store
 
-from ..display.help import CommandLine, Group
+from ..display.help import CommandGroup, CommandLine
 from ..display.screen import say
 from ..errors import UsageError, unknown_name
 from ..planning.axes import listed_or
@@ -55,7 +55,7 @@ PANELS = {
 PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
 
 
-class _Reports(Group):
+class _Reports(CommandGroup):
     """The commands of all reports, each imported when it is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -289,7 +289,7 @@ def stores_of(given: SourceOptions) -> list[str]:
 
 def source_of(
     targets: Sequence[str], given: SourceOptions, chosen: ReportOptions, trainings: bool
-) -> Source:
+) -> ReportSource:
     """Return a report's source.
 
     Raises UsageError, ReportError for an ambiguous run, and StoreError.
@@ -309,7 +309,7 @@ def source_of(
             readings += store.sentinels(run)
         return readings
 
-    return Source(
+    return ReportSource(
         cache(partial(_results_of, targets, given, narrowing, chosen.all_runs, trainings)),
         runs,
         chosen,
@@ -388,5 +388,5 @@ def _opened(targets: Sequence[str]) -> Iterator[Store]:
 def matrix_so_far(store: Store, run: str, as_json: bool = False) -> str:
     """Return the matrix of one run as it stands, for a terminal of 80 columns or as JSON."""
     report = catalogue.report("matrix")
-    content = report.analyse(Source(lambda: Results.newest([store], run)))
+    content = report.analyse(ReportSource(lambda: Results.newest([store], run)))
     return export(report, content, ReportOptions(), "json" if as_json else "terminal")

@@ -197,7 +197,7 @@ def _profile(
     return RunProfile(
         schedule=partial(schedule_for, grouping=grouping),
         ceilings=not given.no_ceilings,
-        quiet_gate=not given.no_wait_for_quiet,
+        waits_for_quiet=not given.no_wait_for_quiet,
         text=text,
         lines=lambda: (
             size_of(plan),
@@ -356,7 +356,7 @@ def _show(measured: MeasuredSuite, as_json: bool) -> None:
 
 
 _AXES_OF_SAME_WORK = [
-    *(axis.name for axis in axes_of_cells.with_role(axes_of_cells.GROUP)),
+    *(axis.name for axis in axes_of_cells.with_role(axes_of_cells.WORK)),
     "device",
     "cpu_quota",
     "loader_workers",
@@ -431,7 +431,7 @@ def tune_command(given: TuneOptions) -> None:
         ),
         (Side(SEARCH),),
         ceilings=False,
-        quiet_gate=not given.no_wait_for_quiet,
+        waits_for_quiet=not given.no_wait_for_quiet,
         lines=lambda: (
             *_search_lines(len(plan.cells)),
             memory_line(plan, machine),

@@ -291,7 +291,7 @@ class Command(TyperCommand):
         TyperCommand.format_help(_for_help(self, ctx), ctx, formatter)
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A command with commands of its own, and with readable help."""
 
     def get_help_option(self, ctx: Any) -> Any:
@@ -320,7 +320,7 @@ class CommandLine(typer.Typer):
     def __init__(self, **further: Any) -> None:
         """Take the arguments of `typer.Typer`."""
         settings: dict[str, Any] = {
-            "cls": Group,
+            "cls": CommandGroup,
             "context_settings": HELP_NAMES,
             "rich_markup_mode": "markdown",
             "add_completion": False,

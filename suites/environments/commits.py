@@ -16,12 +16,11 @@ from pathlib import Path
 
 import filelock
 
+from dlbench.reports.results.commits import SHORT
+
 from ..errors import FrameworkEnvironmentError, UsageError
 from . import packages
 from .folders import home, make_folder, write_whole, written
-
-SHORT = 10
-"""Digits of a commit's name."""
 
 
 def git(folder: Path, *words: str) -> str | None:

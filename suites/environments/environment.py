@@ -378,7 +378,7 @@ def _used_megabytes(folder: Path) -> float:
 
 
 @dataclass(frozen=True)
-class Source:
+class BuildSource:
     """A build's interpreter, or the reason why there is none."""
 
     build: Build
@@ -395,7 +395,7 @@ def look_into(build: Build, interpreter: Path) -> Inspection:
     return inspect(interpreter, ("numpy", build.framework.imports))
 
 
-def external_source(build: Build) -> Source:
+def external_source(build: Build) -> BuildSource:
     """Look into an interpreter that the user gave.
 
     Raises FrameworkEnvironmentError when it does not start, is too old, or lacks the framework or
@@ -412,14 +412,14 @@ def external_source(build: Build) -> Source:
             "install ...`) or give another interpreter."
         )
     folder = inspection.prefix or build.interpreter.parent.parent
-    return Source(
+    return BuildSource(
         build, build.interpreter, inspection.name, build_digest(inspection), folder=folder
     )
 
 
 def prepare_sources(
     builds: Iterable[Build], report: Say, build_missing: bool = True, announced: bool = False
-) -> dict[str, Source]:
+) -> dict[str, BuildSource]:
     """Return a source for every build, by row name, building environments that are missing.
 
     They are announced first, unless that was done already.
@@ -427,7 +427,7 @@ def prepare_sources(
     other frameworks still run. An unusable interpreter that the user named is an error.
     """
     by_name = {build.name: build for build in builds}
-    sources: dict[str, Source] = {}
+    sources: dict[str, BuildSource] = {}
     own: dict[str, Build] = {}
     for name, row in by_name.items():
         if row.interpreter is None:
@@ -448,10 +448,10 @@ def prepare_sources(
                 raise FrameworkEnvironmentError(located.reason)
             inspection = look_into(row, located.interpreter)
             digest = build_digest(inspection)
-            sources[name] = Source(
+            sources[name] = BuildSource(
                 row, located.interpreter, inspection.name, digest, folder=located.directory
             )
         except FrameworkEnvironmentError as error:
             report(f"{row.framework.title} is left out. {error}")
-            sources[name] = Source(row, None, "", "", str(error))
+            sources[name] = BuildSource(row, None, "", "", str(error))
     return sources

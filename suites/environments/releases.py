@@ -35,7 +35,7 @@ from ..errors import FrameworkEnvironmentError, IndexUnreachableError, UsageErro
 from ..planning.framework import Framework, row_of_package
 from ..planning.values import Build
 from . import environment, index, packages
-from .environment import Say, Source, State, external_source
+from .environment import BuildSource, Say, State, external_source
 from .folders import home, make_folder, write_whole, written
 from .index import Wheel
 from .interpreters import pythons_at_hand
@@ -321,7 +321,7 @@ def _without_remedy() -> Iterator[None]:
 @_without_remedy()
 def source_of(
     framework: Framework, release: Release, step: Framework | None = None, report: Say = say
-) -> Source:
+) -> BuildSource:
     """Return the source of a release's row, after building its environment if needed.
 
     Raises FrameworkEnvironmentError with the reason, or IndexUnreachableError.
@@ -339,7 +339,7 @@ def sources(
     step: Framework | None = None,
     report: Say = say,
     build_missing: bool = True,
-) -> list[Source]:
+) -> list[BuildSource]:
     """Return the sources of the releases' rows, in their order, after building what is missing.
 
     All are resolved first, and ``report`` gets a line with their downloads and disk space. An
@@ -365,7 +365,7 @@ def sources(
         ]
         if missing:
             _announce(framework, missing, report)
-    rows: list[Source] = []
+    rows: list[BuildSource] = []
     for release in known:
         try:
             if refusal is not None and release.locked is not None and not release.is_built:
@@ -377,7 +377,7 @@ def sources(
             if build_missing:
                 report(f"{framework.title} {release.version} is left out: {error}")
             build = row_of(framework, release, None, step)
-            rows.append(Source(build, None, "", "", str(error)))
+            rows.append(BuildSource(build, None, "", "", str(error)))
     if not any(row.interpreter for row in rows):
         none_is_there = not any(release.is_built for release in known)
         raise _nothing_built(framework, rows[-1].reason, not build_missing and none_is_there)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,7 +25,7 @@ from ..errors import FLEET_INCOMPLETE, Interrupted, SuitesError, UsageError, unk
 from ..planning import suite as suites
 from ..planning import values, variables
 from ..planning.framework import find
-from .jobs import AT_WORK, BROKEN, Fleet, Local, chosen, statuses
+from .jobs import AT_WORK, BROKEN, Fleet, JobStatus, Local, chosen, statuses
 from .slurm import Slurm, further_options
 
 fleet_app = CommandLine(
@@ -112,7 +112,7 @@ class FleetRunOptions(_FleetOptions, _JobOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _WhichOptions:
+class _FleetIdOptions:
     """The fleet that is meant."""
 
     fleet_id: Annotated[
@@ -121,7 +121,7 @@ class _WhichOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatusOptions(_WhichOptions):
+class StatusOptions(_FleetIdOptions):
     """The options of `dlbench fleet status`."""
 
     store_file: Annotated[str, options.STORE] = options.DEFAULT_STORE
@@ -130,7 +130,7 @@ class StatusOptions(_WhichOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogsOptions(_WhichOptions):
+class LogsOptions(_FleetIdOptions):
     """The options of `dlbench fleet logs`."""
 
     node: Annotated[str | None, option("--node", "Only this node's job.", metavar="NAME")] = None
@@ -245,7 +245,7 @@ def _submit(
         with Store.open(given.store_file, create=False) as store:
             if not broken:
                 jobs = _statuses(fleet, store, wait=True)
-                broken = any(job["state"] in BROKEN for job in jobs)
+                broken = any(job.state in BROKEN for job in jobs)
     if broken:
         raise typer.Exit(FLEET_INCOMPLETE)
 
@@ -270,7 +270,7 @@ def _resume(given: FleetRunOptions, words: list[str]) -> None:
     _check_store(given.store_file, fleet.scheduler)
     fleet.settings |= settings_of(given, fleet.scheduler)
     with Store.open(given.store_file, create=False) as store:
-        broken = [job["node"] for job in _statuses(fleet, store) if job["state"] in BROKEN]
+        broken = [job.node for job in _statuses(fleet, store) if job.state in BROKEN]
     if not broken:
         say(f"There is nothing to resume: each job of fleet {fleet.id} has finished, or is active.")
         return
@@ -321,19 +321,19 @@ def status_command(given: StatusOptions) -> None:
     with Store.open(given.store_file, create=False) as store:
         jobs = _statuses(fleet, store, given.wait)
     if given.as_json:
-        print_json({**asdict(fleet), "jobs": jobs})
+        print_json({**asdict(fleet), "jobs": [job._asdict() for job in jobs]})
     else:
         title = f"fleet {fleet.id}: {fleet.suite} on {fleet.scheduler}"
         rows = []
         for job in jobs:
             newest = ""
-            if job["newest"]:
-                age = datetime.now(UTC) - datetime.fromisoformat(job["newest"])
+            if job.newest:
+                age = datetime.now(UTC) - datetime.fromisoformat(job.newest)
                 newest = f"{age.total_seconds():.0f} s ago"
-            launches = f"{job['launches']} of {job['planned']}" if job["planned"] else ""
-            rows.append([job["node"], job["state"], launches, newest, job["text"]])
+            launches = f"{job.launches} of {job.planned}" if job.planned else ""
+            rows.append([job.node, job.state, launches, newest, job.text])
         table(title, ["node", "state", "launches", "newest record", ""], rows)
-    if any(job["state"] in BROKEN for job in jobs):
+    if any(job.state in BROKEN for job in jobs):
         if not given.as_json:
             words = [program(), "fleet", "run", fleet.suite, "--resume", "--fleet", fleet.id]
             show(
@@ -394,7 +394,7 @@ def logs_command(given: LogsOptions) -> None:
             show(line, whole=True)
 
 
-def _statuses(fleet: Fleet, store: Store, wait: bool = False) -> list[dict[str, Any]]:
+def _statuses(fleet: Fleet, store: Store, wait: bool = False) -> list[JobStatus]:
     """Return the status of each job; with ``wait`` show progress until none is active."""
     scheduler = _scheduler(fleet)
     pause, longest = _WATCH_SECONDS
@@ -402,11 +402,11 @@ def _statuses(fleet: Fleet, store: Store, wait: bool = False) -> list[dict[str, 
         while True:
             handles = [handle for handle in fleet.jobs.values() if handle]
             jobs = statuses(fleet, scheduler.seen(handles), store)
-            at_work = [job for job in jobs if job["state"] in AT_WORK]
+            at_work = [job for job in jobs if job.state in AT_WORK]
             if not (wait and at_work):
                 return jobs
-            done = sum(job["launches"] for job in jobs)
-            planned = sum(job["planned"] or 0 for job in jobs)
+            done = sum(job.launches for job in jobs)
+            planned = sum(job.planned or 0 for job in jobs)
             line.draw(
                 f"  {counted(len(at_work), 'job')} active, {done} of {planned or '?'} launches"
             )

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import psutil
 import sqlalchemy as sa
@@ -111,7 +111,27 @@ def chosen(id_: str | None, suite: str | None = None) -> Fleet:
     return by_id[id_]
 
 
-def statuses(fleet: Fleet, seen: Mapping[str, Seen], store: Store) -> list[dict[str, Any]]:
+class JobStatus(NamedTuple):
+    """A job's state, and its progress by the store. It has a field for each JSON key."""
+
+    job: int
+    """Its number in the fleet, from 1."""
+    node: str
+    handle: str | None
+    """The scheduler's name of it; None where it was not submitted."""
+    error: str
+    """Why it was not submitted, or empty."""
+    state: str
+    text: str
+    launches: int
+    """Launches in the store."""
+    planned: int | None
+    """None before the run begins."""
+    newest: str
+    """When its newest record started (ISO 8601 in UTC), or empty."""
+
+
+def statuses(fleet: Fleet, seen: Mapping[str, Seen], store: Store) -> list[JobStatus]:
     """Return each job's state, and its progress by the store: launches and newest record.
 
     Raises StoreError.
@@ -128,7 +148,7 @@ def statuses(fleet: Fleet, seen: Mapping[str, Seen], store: Store) -> list[dict[
     )
     with database.explained(store.name), store.engine.connect() as connection:
         progress = {id_: (count, newest) for id_, count, newest in connection.execute(query)}
-    rows: list[dict[str, Any]] = []
+    rows: list[JobStatus] = []
     for number, (node, handle) in enumerate(fleet.jobs.items(), start=1):
         error = fleet.errors.get(node, "")
         finished = False
@@ -141,17 +161,7 @@ def statuses(fleet: Fleet, seen: Mapping[str, Seen], store: Store) -> list[dict[
             launches, newest = progress.get(run.id, (0, ""))
         state, text = job_state(seen.get(handle), error, finished)
         rows.append(
-            {
-                "job": number,
-                "node": node,
-                "handle": handle or None,
-                "error": error,
-                "state": state,
-                "text": text,
-                "launches": launches,
-                "planned": planned,
-                "newest": newest,
-            }
+            JobStatus(number, node, handle or None, error, state, text, launches, planned, newest)
         )
     return rows
 

@@ -17,7 +17,7 @@ from dlbench.reports.formats.json import json_text
 from dlbench.reports.pytest_benchmark.export import KEY, counted
 from dlbench.reports.pytest_benchmark.imported import (
     BenchmarkFile,
-    FileError,
+    BenchmarkFileError,
     Sessions,
     launches_of,
     read,
@@ -47,7 +47,7 @@ CLOCK_SECONDS = 1e-9
 
 
 @dataclass(frozen=True)
-class Candidate:
+class MeasuredBenchmark:
     """A benchmark of this session."""
 
     name: str
@@ -83,7 +83,9 @@ class Baselines:
         elif _is_json(path):
             self._add_named(target)
         elif path.is_file() and path.stat().st_size == 0:
-            raise FileError(f"{target} is empty. Save the baseline again, or name another file.")
+            raise BenchmarkFileError(
+                f"{target} is empty. Save the baseline again, or name another file."
+            )
         else:
             self._add_store(target)
 
@@ -141,7 +143,7 @@ class Baselines:
     def _add_folder(self, target: str) -> None:
         files = sorted(Path(target).glob("*.json"))
         if not files:
-            raise FileError(
+            raise BenchmarkFileError(
                 f"{target} is a folder without a pytest-benchmark JSON. Name a file, or another "
                 "folder."
             )
@@ -151,7 +153,7 @@ class Baselines:
     def _add_named(self, target: str) -> None:
         file = read(target)
         if not (file.benchmarks or file.records):
-            raise FileError(
+            raise BenchmarkFileError(
                 f"{target} holds no benchmark. Save the baseline again, or name another file."
             )
         self.add_file(file)
@@ -159,7 +161,7 @@ class Baselines:
     def _add_store(self, target: str) -> None:
         results = Results.read([target])
         if not results.records:
-            raise FileError(f"{target} holds no measurement. Name another store or file.")
+            raise BenchmarkFileError(f"{target} holds no measurement. Name another store or file.")
         for (cell, machine), records in _newest(results.records).items():
             key: Key = cell
             foreign = records[-1].outcome.facts.pytest_benchmark
@@ -174,7 +176,7 @@ class Baselines:
 
 
 @dataclass(frozen=True)
-class Judged:
+class SessionJudgements:
     """The judgements of a session."""
 
     judgements: tuple[tuple[str, Judgement], ...]
@@ -232,10 +234,10 @@ class Judged:
 
 def judge_all(
     baselines: Baselines,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[MeasuredBenchmark],
     left_out: Callable[[str], bool],
     in_turns: bool = False,
-) -> Judged:
+) -> SessionJudgements:
     """Judge the benchmarks of a session.
 
     ``left_out`` tells whether the session chose not to run a benchmark of the baseline,
@@ -253,7 +255,7 @@ def judge_all(
     added = tuple(candidate.name for candidate in candidates if candidate.name not in judged)
     gone = tuple(name for name in baselines.names if name not in known and not left_out(name))
     remedies = _remedies(judgements, candidates, in_turns)
-    return Judged(judgements, added, gone, (*baselines.notes, *remedies))
+    return SessionJudgements(judgements, added, gone, (*baselines.notes, *remedies))
 
 
 def sentence_of(judgement: Judgement) -> str:
@@ -271,33 +273,35 @@ def candidates_of_session(
     baselines: Baselines,
     host: Host,
     foreign_machine: Callable[[], str],
-) -> list[Candidate]:
+) -> list[MeasuredBenchmark]:
     """Return the benchmarks that pytest-benchmark measured in this session.
 
     Of one that ran again it is the last. ``foreign_machine`` returns this machine's fingerprint as
     in pytest-benchmark's own files. That takes a second.
     """
-    candidates: dict[str, Candidate] = {}
+    candidates: dict[str, MeasuredBenchmark] = {}
     for benchmark in benchmarks:
         name = str(benchmark["fullname"])
         evidence = benchmark["extra_info"].get(KEY)
         if isinstance(evidence, dict):
             records = [Record.from_dict(record) for record in evidence["records"]]
             side = side_of(records, host)
-            candidates[name] = Candidate(name, records[-1].cell, side, records[-1].machine)
+            candidates[name] = MeasuredBenchmark(name, records[-1].cell, side, records[-1].machine)
             continue
         # A file of a session that measured cells, too, knows its machine by dlbench's fingerprint.
         machine = host.fingerprint
         known = baselines.machines_of(name)
         if known and machine not in known:
             machine = foreign_machine()
-        candidates[name] = Candidate(name, name, plain_side(float(benchmark["median"])), machine)
+        candidates[name] = MeasuredBenchmark(
+            name, name, plain_side(float(benchmark["median"])), machine
+        )
     return list(candidates.values())
 
 
 def candidates_of_processes(
     files: Sequence[BenchmarkFile], disturbed: Sequence[bool], baselines: Baselines, host: Host
-) -> list[Candidate]:
+) -> list[MeasuredBenchmark]:
     """Return the benchmarks that fresh processes measured.
 
     Each file is of one process, ``disturbed`` tells which of them other programs did.
@@ -317,7 +321,7 @@ def candidates_of_processes(
         if machine not in baselines.machines_of(name):
             machine = files[0].fingerprint
         side = plain_side(*seconds, disturbed=lost[name])
-        candidates.append(Candidate(name, name, side, machine))
+        candidates.append(MeasuredBenchmark(name, name, side, machine))
     return candidates
 
 
@@ -350,7 +354,7 @@ def _judge(
 
 def _remedies(
     judgements: Sequence[tuple[str, Judgement]],
-    candidates: Sequence[Candidate],
+    candidates: Sequence[MeasuredBenchmark],
     both_sides_ran: bool,
 ) -> list[str]:
     """Return sentences about the next command.
@@ -385,7 +389,7 @@ def _remedies(
     return remedies
 
 
-def _how_to_find_operators(slower: set[str], candidates: Sequence[Candidate]) -> str:
+def _how_to_find_operators(slower: set[str], candidates: Sequence[MeasuredBenchmark]) -> str:
     """Return the command that names the operators which got slower.
 
     A session has the times of the baseline, and not the baseline itself, which a profiler needs.

@@ -18,7 +18,7 @@ import pytest
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.hardware_probe import Machine, probe
 from dlbench.reports.pytest_benchmark import export
-from dlbench.reports.results.naming import group_name, slug
+from dlbench.reports.results.naming import slug, work_name
 from dlbench.reports.results.record import Record, Run
 from dlbench.reports.results.safe_text import visible
 from dlbench.reports.results.storage import delivery
@@ -195,7 +195,7 @@ class SuiteSession:
             items.extend(session.genitems(module))
         for item, name in _tests_of_cells(items):
             marker = item.get_closest_marker("benchmark")
-            options: dict[str, Any] = {"group": group_name(self._cells[name])}
+            options: dict[str, Any] = {"group": work_name(self._cells[name])}
             if marker:
                 options.update(marker.kwargs)
             options["timer"] = clock
@@ -226,7 +226,7 @@ class SuiteSession:
         target = self._config.getoption("dlbench_store")
         profile = RunProfile(
             ceilings=False,
-            quiet_gate=not self._config.getoption("dlbench_no_wait_for_quiet"),
+            waits_for_quiet=not self._config.getoption("dlbench_no_wait_for_quiet"),
             lines=lambda: (size_of(plan), memory_line(plan, self._machine)),
             resume_command="",  # a session is repeated
         )

@@ -25,7 +25,7 @@ from .processes import Processes, measures
 if TYPE_CHECKING:
     from dlbench.reports.results.operators import StepDifference
 
-    from .judging import Baselines, Judged
+    from .judging import Baselines, SessionJudgements
 
 
 class VerdictSession:
@@ -44,7 +44,7 @@ class VerdictSession:
         self._baselines: Baselines | None = None
         self._measured: list[Mapping[str, Any]] = []
         """Benchmarks of this session, as pytest-benchmark has them."""
-        self._judged: Judged | None = None
+        self._judged: SessionJudgements | None = None
         self._operators: dict[str, StepDifference] = {}
         """Profiled differences of benchmarks that got slower."""
         self._profile_interrupted = False

@@ -16,7 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import Field, model_validator
 
 import dlbench.adapters
-from dlbench.adapters.protocol import INFERENCE
+from dlbench.adapters.protocol import INFERENCE, OUTSIDE
 from dlbench.hardware_probe import probe_cpu
 
 from ..errors import SuiteError, UsageError, unknown_name
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 GUEST_DIRECTORY = Path(dlbench.adapters.__path__[0]).resolve()
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)\}")
 _PLACEHOLDERS = ("threads", "environment", "openblas_kernels")
-OUTSIDE = "outside_"
-"""Prefix of the adapter of a cell if it is outside dlbench."""
 _AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
 _AVX2 = {"avx2", "fma"}
 
@@ -81,7 +79,7 @@ class Debian(TomlTable):
     links: dict[str, str] = {}  # symbolic link -> its target, both relative to the environment
 
 
-class Release(TomlTable):
+class DatedRelease(TomlTable):
     """One release of a framework."""
 
     version: str
@@ -94,7 +92,7 @@ class Project(TomlTable):
     licence: str
     source: str
     first_release: datetime.date | None = None
-    releases: tuple[Release, ...] = ()  # the version of dlbench's environment among them
+    releases: tuple[DatedRelease, ...] = ()  # the version of dlbench's environment among them
 
 
 SettingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]

@@ -185,12 +185,12 @@ class Plan:
     def block(self, block: int) -> Iterator[PlannedLaunch]:
         """Yield one launch of each cell, shuffled by the seed.
 
-        Within the first block, the cell with the fewest threads comes first in its group (same row,
-        network, device and mini-batch): its time shows whether the rest of the group fits the
-        cell's budget. On a GPU, cells that differ only in their mini-batch come in rising order: if
-        one runs out of memory, larger ones would too. Otherwise the order is random, so that a
-        drift of the machine affects all cells alike. But cells that differ only in the settings in
-        force are launched one after another, as pairs.
+        Within the first block, the cell with the fewest threads comes first among those of the same
+        row, network, device and mini-batch: its time shows whether the others fit the cell's
+        budget. On a GPU, cells that differ only in their mini-batch come in rising order: if one
+        runs out of memory, larger ones would too. Otherwise the order is random, so that a drift of
+        the machine affects all cells alike. But cells that differ only in the settings in force are
+        launched one after another, as pairs.
         """
         cells = list(self.cells)
         if not self.by_worth:
@@ -234,7 +234,7 @@ def _informative_first(cells: list[Cell]) -> list[Cell]:
         first = places[0]
         fewest = min(places, key=thread_count)
         ordered[first], ordered[fewest] = ordered[fewest], ordered[first]
-    # Cells on a GPU have one thread count: the groups above hold one of them each, and nothing is
+    # Cells on a GPU have one thread count: each list of places above has one of them. So nothing is
     # undone.
     for places in _places(cells, any_batch_size):
         if cells[places[0]].on_cpu:
@@ -246,11 +246,11 @@ def _informative_first(cells: list[Cell]) -> list[Cell]:
     return ordered
 
 
-def _places(cells: list[Cell], group: Callable[[Cell], Cell]) -> Iterable[list[int]]:
-    """Return the places of each group's cells, rising."""
+def _places(cells: list[Cell], shared: Callable[[Cell], Cell]) -> Iterable[list[int]]:
+    """Return the rising places of the cells that share what ``shared`` returns."""
     places: dict[Cell, list[int]] = {}
     for place, cell in enumerate(cells):
-        places.setdefault(group(cell), []).append(place)
+        places.setdefault(shared(cell), []).append(place)
     return places.values()
 
 

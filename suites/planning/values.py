@@ -57,7 +57,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Build:
-    """A row's source: a framework and, with --python, the interpreter that has a build of it."""
+    """A framework and, with --python, the interpreter that has a build of it."""
 
     name: str
     framework: Framework
@@ -323,9 +323,9 @@ def rows(wanted: list[str], builds: list[Build]) -> tuple[Row, ...]:
         name, _, mode_word = word.partition(":")
         if name not in own and name not in offered():
             raise unknown_framework(name, [*offered(), *own])
-        source = own.get(name) or Build(name, find(name))
-        for mode in modes_meant(source.framework, mode_word):
-            rows_by_key[source.name, mode] = Row(source, mode)
+        build = own.get(name) or Build(name, find(name))
+        for mode in modes_meant(build.framework, mode_word):
+            rows_by_key[build.name, mode] = Row(build, mode)
     return tuple(rows_by_key.values())
 
 

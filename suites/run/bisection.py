@@ -15,7 +15,7 @@ import numpy as np
 
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.results import posterior
-from dlbench.reports.results.bisection import Bisection, Candidate, candidate
+from dlbench.reports.results.bisection import Bisection, TriedCandidate, candidate
 from dlbench.reports.results.comparison import CellComparison, compare_pairs, other_work, pairs_of
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.posterior import Assessment
@@ -23,7 +23,7 @@ from dlbench.reports.results.record import BASELINE, CANDIDATE, Record, last_att
 from dlbench.reports.results.verdict import Rule, Verdict
 
 from ..display.screen import say
-from ..environments.environment import Source
+from ..environments.environment import BuildSource
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning.plan import Plan
 from ..planning.values import Build, Row
@@ -32,13 +32,13 @@ from .schedules import PairSchedule, gate_rule, given_up, pairs_begun
 
 
 @dataclass
-class Series:
+class CandidateSeries:
     """Candidates in order, the good one first and the bad one last."""
 
     kind: str
     """The kind of candidates: "release", "commit" or "build"."""
     names: tuple[str, ...]
-    prepare: Callable[[int], Source]
+    prepare: Callable[[int], BuildSource]
     """Returns the source of the candidate at a place, building it if needed.
 
     Raises UsageError or FrameworkEnvironmentError with the reason if it cannot be built.
@@ -49,10 +49,10 @@ class Series:
     """Called when nothing is left to measure."""
     faster: bool = False
     """Whether they go backwards in time, the good one being the latest."""
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[str, BuildSource] = field(default_factory=dict)
     """Sources of the prepared candidates, by name."""
 
-    def end(self, place: int) -> Source:
+    def end(self, place: int) -> BuildSource:
         """Return the source of the good end (0) or the bad one (-1).
 
         Raises the error of its build.
@@ -68,7 +68,7 @@ class Series:
                 ) from error
         return self.sources[name]
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> BuildSource:
         """Return a candidate's source. It has no interpreter if the candidate cannot be built."""
         if name not in self.sources:
             say(f"preparing {name}")
@@ -76,12 +76,12 @@ class Series:
                 self.sources[name] = self.prepare(self.names.index(name))
             except (UsageError, FrameworkEnvironmentError) as error:
                 say(f"{name} cannot be tested: {error}")
-                self.sources[name] = Source(
+                self.sources[name] = BuildSource(
                     Build(name, self.end(0).build.framework), None, "", "", str(error)
                 )
         return self.sources[name]
 
-    def by_side(self) -> dict[str, dict[str, Source]]:
+    def by_side(self) -> dict[str, dict[str, BuildSource]]:
         """Return the sources of each side by row. Raises the error of an end's build."""
         good = self.end(0)
         self.end(-1)
@@ -118,7 +118,7 @@ class BisectionSchedule(PairSchedule):
         host: Host,
         rule: Rule,
         confidence: float,
-        series: Series,
+        series: CandidateSeries,
         grouping: Grouping | None = None,
     ) -> None:
         """Take up the records so far."""
@@ -251,7 +251,7 @@ class BisectionSchedule(PairSchedule):
             faster=series.faster,
         )
 
-    def _tried(self) -> tuple[Candidate, ...]:
+    def _tried(self) -> tuple[TriedCandidate, ...]:
         """Return the candidates with records, each with its probability of being slower."""
         slower: dict[int, float] = {}
         if self.assessment:

@@ -24,7 +24,7 @@ from dlbench.reports.results.thread_evidence import threads_seen
 
 from ..environments import folders
 from ..environments.digests import add_variables, code_digest
-from ..environments.environment import Say, Source
+from ..environments.environment import BuildSource, Say
 from ..environments.folders import write_whole
 from ..errors import DlbenchError, Interrupted
 from ..planning import devices, networks
@@ -61,7 +61,7 @@ class Capabilities:
 
 def ask(
     framework: Framework,
-    source: Source,
+    source: BuildSource,
     launcher: Launcher,
     mode: str = "",
     *,
@@ -117,7 +117,7 @@ def machine_key(machine: Machine) -> str:
 
 
 def threads_by_default(
-    plan: Plan, sources: dict[str, Source], where: str, launcher: Launcher, report: Say
+    plan: Plan, sources: dict[str, BuildSource], where: str, launcher: Launcher, report: Say
 ) -> dict[tuple[str, str, str], int]:
     """Return the default thread counts by framework, mode and tuning of the cells on the CPU.
 
@@ -177,7 +177,12 @@ _KEPT = TypeAdapter(tuple[str, Capabilities])
 
 
 def probe(
-    framework: Framework, source: Source, machine: str, cpus: int, launcher: Launcher, report: Say
+    framework: Framework,
+    source: BuildSource,
+    machine: str,
+    cpus: int,
+    launcher: Launcher,
+    report: Say,
 ) -> Capabilities:
     """Return the capabilities of the framework's default mode.
 
@@ -258,7 +263,9 @@ def _version(framework: Framework, outcome: Outcome) -> str:
     return str(outcome.software.get("version", ""))
 
 
-def _ask_for_threads(framework: Framework, source: Source, launcher: Launcher) -> dict[str, Any]:
+def _ask_for_threads(
+    framework: Framework, source: BuildSource, launcher: Launcher
+) -> dict[str, Any]:
     """Ask for a count that is not the default, in each way alone and in both."""
 
     def seen(calls: int, variables: int) -> int | None:

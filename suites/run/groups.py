@@ -20,7 +20,7 @@ from enum import Enum
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import Machine
-from dlbench.reports.results.keys import column_of, group_of, grouped, row_of
+from dlbench.reports.results.keys import column_of, grouped, row_of, work_of
 from dlbench.reports.results.naming import name_of
 
 from ..planning import values
@@ -157,7 +157,7 @@ class Grouping:
         """
         lines = grouped((launch for part in parts for launch in part), line_across).values()
         first = parts[0][0]
-        chance = random.Random(f"links:{self.plan.seed}:{first.block}:{group_of(first.cell)!r}")
+        chance = random.Random(f"links:{self.plan.seed}:{first.block}:{work_of(first.cell)!r}")
         moved = chance.choice([line for line in lines if len(line) > 1] or [[first]])
         following = dict(zip(moved, [*moved[1:], moved[0]], strict=True))
         return [[following.get(launch, launch) for launch in part] for part in parts]
@@ -183,7 +183,7 @@ class Grouping:
             return cell
         if self.together is Together.BUILD:
             return axes.without(cell, "framework")
-        return group_of(cell)
+        return work_of(cell)
 
 
 def _column(launch: PlannedLaunch) -> Hashable:

@@ -2,7 +2,7 @@
 
 Records are yielded when their launches have ended, so that a caller can store them before the next
 attempt begins. A disturbed launch is attempted again, at most ``most`` times in all. Before each
-repetition the gate waits until the machine is quiet. If it stays busy, there is no repetition.
+repetition dlbench waits until the machine is quiet. If it stays busy, there is no repetition.
 `reports.results.record.last_attempts` decides which attempt counts.
 
 The two sides of a comparison are two runners over one run: each with its own ``sources`` (other
@@ -29,7 +29,7 @@ from dlbench.adapters.tuning import in_force
 from dlbench.hardware_probe import Machine, probe_gpus
 from dlbench.hardware_probe import gpu as chosen_nvml
 from dlbench.hardware_probe.cpu import bound_mask, node_mask
-from dlbench.hardware_probe.telemetry import Sampler
+from dlbench.hardware_probe.telemetry import GpuSampler
 from dlbench.reports.results.disturbance import disturbed
 from dlbench.reports.results.hosts import Host, Node, host_of
 from dlbench.reports.results.outcome import HostFacts, Outcome
@@ -37,7 +37,7 @@ from dlbench.reports.results.record import GATE, PROFILED, Record, Run
 
 from ..environments import folders
 from ..environments.digests import adapter_digest, add_variables
-from ..environments.environment import Source
+from ..environments.environment import BuildSource
 from ..errors import UsageError
 from ..planning import devices
 from ..planning.framework import Framework
@@ -56,7 +56,7 @@ from .launcher import (
 )
 from .preparation import Reference
 from .privacy import private_anywhere, recorded
-from .quiet import QuietGate
+from .quiet import QuietWait
 from .standstill import places
 from .texts import Text
 from .turns import Member, Turns, rounds_of
@@ -74,7 +74,7 @@ class LaunchRunner:
     plan: Plan
     run: Run
     launcher: Launcher
-    sources: Mapping[str, Source]
+    sources: Mapping[str, BuildSource]
     reference: References
     _: KW_ONLY
     weights: Callable[[Cell], Path | None] = lambda cell: None
@@ -86,7 +86,7 @@ class LaunchRunner:
 
     The CPUs of a bound cell, the quota, the GPUs, and whether a launch was disturbed follow from
     it. Without it no launch counts as disturbed."""
-    gate: QuietGate | None = None
+    quiet_wait: QuietWait | None = None
     default_threads: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     """Default thread counts by framework, mode and tuning."""
     variables: Mapping[str, str] = field(default_factory=dict)  # of this side alone
@@ -202,7 +202,7 @@ class LaunchRunner:
             adapter_digest=adapter_digest(framework) if framework.external else None,
         )
 
-    def _facts_of_row(self, cell: Cell, source: Source) -> HostFacts:
+    def _facts_of_row(self, cell: Cell, source: BuildSource) -> HostFacts:
         """Return the default threads and the release date of a cell's row."""
         threads = None
         if cell.on_cpu:
@@ -221,7 +221,7 @@ class LaunchRunner:
         self,
         planned: PlannedLaunch,
         protocol: Protocol,
-        source: Source,
+        source: BuildSource,
         skip: str,
         tunable: Sequence[str],
         tick: Tick,
@@ -258,7 +258,7 @@ class LaunchRunner:
         self,
         planned: PlannedLaunch,
         protocol: Protocol,
-        source: Source,
+        source: BuildSource,
         tunable: Sequence[str],
         uuids: str | None,
         identities: Sequence[dict[str, Any]],
@@ -311,7 +311,7 @@ class LaunchRunner:
         return request, self._facts_of_launch(launch, framework, tunable, feed, text, identities)
 
     def _variables(
-        self, cell: Cell, source: Source, chosen: Iterable[str], cache: Path, uuids: str | None
+        self, cell: Cell, source: BuildSource, chosen: Iterable[str], cache: Path, uuids: str | None
     ) -> dict[str, str]:
         """Return the environment variables of a launch."""
         framework = source.build.framework
@@ -352,7 +352,7 @@ class LaunchRunner:
                 return self._launch(instance, None, look)
 
             return run_instances(request, launch, tick)
-        sampler = None if gpu is None else Sampler(gpu, self.nvml, own=belongs_to_launch)
+        sampler = None if gpu is None else GpuSampler(gpu, self.nvml, own=belongs_to_launch)
         telemetry: dict[str, Any] | None = None
         if sampler is not None:
             sampler.start()
@@ -434,9 +434,9 @@ def run_attempts(
     at most ``most``. Raises the errors of `LaunchRunner.attempt`. No process of any launch is left
     then.
     """
-    gate = runners[launches[0].side].gate
+    quiet_wait = runners[launches[0].side].quiet_wait
     for attempt in range(most):
-        if attempt and gate is not None and not gate.before_repeat():
+        if attempt and quiet_wait is not None and not quiet_wait.before_repeat():
             return
         calls: list[Callable[..., Record]] = []
         for launch in launches:

@@ -143,17 +143,17 @@ def checked_feeds(network: Network, batch_size: int, report: Say) -> FeedFiles |
 
     size = sum(feed.count * feed.record_bytes for feed in feeds.values())
     otherwise = "launches draw them, and those that load them from a file are left out"
-    place = _check_files(network, "mini-batches", size, files, otherwise, report)
-    if place is None:
+    directory = _check_files(network, "mini-batches", size, files, otherwise, report)
+    if directory is None:
         return None
-    digest = folders.file_digest(Path(path_of(str(place), batch_size, TIMED)))
+    digest = folders.file_digest(Path(path_of(str(directory), batch_size, TIMED)))
     timed = feeds[TIMED]
     described = {
         "digest": digest[:16],
         "mini_batches": timed.count,
         "mini_batch_bytes": timed.record_bytes,
     }
-    return FeedFiles(place, described)
+    return FeedFiles(directory, described)
 
 
 def _check_files(
@@ -168,12 +168,12 @@ def _check_files(
 
     None, with a report, if they cannot be written.
     """
-    place = folder() / f"{network.name}-{network_digest(network)}"
+    directory = folder() / f"{network.name}-{network_digest(network)}"
     drawing = False
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(place.with_name(f"{place.name}.lock")):
-            for path, parts in files(place):
+        directory.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(directory.with_name(f"{directory.name}.lock")):
+            for path, parts in files(directory):
                 if path.exists():
                     if _holds(path, parts):
                         continue
@@ -182,16 +182,17 @@ def _check_files(
                     drawing = True
                     report(
                         f"drawing {what} of {network.name}, once: {size / folders.MEGABYTE:.1f} MB "
-                        f"in {place}"
+                        f"in {directory}"
                     )
                 _write(path, parts)
     except OSError as error:
         report(
-            f"{what} of {network.name} cannot be stored in {place} ({error.strerror or error}): "
+            f"{what} of {network.name} cannot be stored in {directory} "
+            f"({error.strerror or error}): "
             f"{otherwise}"
         )
         return None
-    return place
+    return directory
 
 
 def _holds(path: Path, parts: Parts) -> bool:

@@ -268,7 +268,7 @@ class LaunchMonitor:
         supervisor: int,
         check_steps: Sequence[int],
         meeting: Meeting | None = None,
-        group: quota.ControlGroup | None = None,
+        control_group: quota.ControlGroup | None = None,
         counters: PackageCounters | None = None,
         member: Member | None = None,
         profiled: bool = False,
@@ -277,8 +277,8 @@ class LaunchMonitor:
 
         A check takes one of ``check_steps``. Without any there is no check. ``meeting`` joins it
         with the monitor of another launch, in another thread. As a ``member`` it takes turns with
-        others, and has the machine to itself for its profile if it is ``profiled``. ``group`` is
-        that of a launch with a CPU quota, ``counters`` are those of the packages' energy (None:
+        others, and has the machine to itself for its profile if it is ``profiled``. A launch with a
+        CPU quota has a ``control_group``. ``counters`` are those of the packages' energy (None:
         this machine's).
         """
         line.setblocking(False)
@@ -292,7 +292,7 @@ class LaunchMonitor:
         self.held_seconds = 0.0
         """Seconds that the guest had to wait for the other launch."""
         self._meeting = meeting
-        self._group = group
+        self._control_group = control_group
         self._profiled = profiled and member is not None
         self.turns = None if member is None else TurnTaking(member, supervisor)
         """Its part in the turns, where it takes turns with others."""
@@ -380,8 +380,8 @@ class LaunchMonitor:
             return
         self._expected.pop(0)
         self._add(END if word == TURN else word, now)
-        if self._group is not None and word in (BEGIN, END):
-            self._quota.append(self._group.use())
+        if self._control_group is not None and word in (BEGIN, END):
+            self._quota.append(self._control_group.use())
         if word == WARM_UP:
             self._expected = [BEGIN]
         if word == BEGIN:
@@ -529,14 +529,14 @@ def launch_process(request: LaunchRequest, tick: Tick = no_tick) -> Launched:
     A launch whose CPU quota cannot be set is skipped.
     """
     try:
-        with quota.limited(request.launch.cell.cpu_quota) as group:
-            return _launch_in_group(request, tick, group)
+        with quota.limited(request.launch.cell.cpu_quota) as control_group:
+            return _launch_in_control_group(request, tick, control_group)
     except quota.NoQuotaError as error:
         return Launched(LaunchVerdict(Status.SKIPPED, str(error)), 0.0)
 
 
-def _launch_in_group(
-    request: LaunchRequest, tick: Tick, group: quota.ControlGroup | None
+def _launch_in_control_group(
+    request: LaunchRequest, tick: Tick, control_group: quota.ControlGroup | None
 ) -> Launched:
     check_steps = request.check_steps
     directory = _control_directory(request.launch)
@@ -544,14 +544,14 @@ def _launch_in_group(
     try:
         start = time.monotonic()
         kills = oom_kills()
-        child = _start(request, directory, theirs.fileno(), group)
+        child = _start(request, directory, theirs.fileno(), control_group)
         theirs.close()
         monitor = LaunchMonitor(
             ours,
             child.pid,
             check_steps,
             request.meeting,
-            group,
+            control_group,
             member=request.member,
             profiled=request.launch.profiled_steps > 0,
         )
@@ -559,10 +559,10 @@ def _launch_in_group(
             try:
                 ended, suspended = _wait(child, request.timeout, monitor, directory, tick)
             finally:
-                if group is not None:
-                    group.lift()
+                if control_group is not None:
+                    control_group.lift()
             if ended:
-                signal_group(child.pid, signal.SIGTERM)
+                signal_process_group(child.pid, signal.SIGTERM)
                 _wait(child, _GRACE_SECONDS, monitor, directory, no_tick)
             stderr = _reap(child)
             kills = oom_kills() - kills
@@ -581,11 +581,11 @@ def _launch_in_group(
 
 
 def _start(
-    request: LaunchRequest, directory: Path, line: int, group: quota.ControlGroup | None
+    request: LaunchRequest, directory: Path, line: int, control_group: quota.ControlGroup | None
 ) -> "subprocess.Popen[bytes]":
     """Start the supervisor, which starts the guest.
 
-    Raises NoQuotaError where it cannot be put into its group.
+    Raises NoQuotaError where it cannot be put into its control group.
     """
     supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
     supervisor.append("shown" if request.shown else "dropped")
@@ -613,9 +613,9 @@ def _start(
         start_new_session=True,
     )
     assert child.stdin is not None
-    if group is not None:
+    if control_group is not None:
         try:
-            group.add(child.pid)  # it starts the guest only when it has the variables
+            control_group.add(child.pid)  # it starts the guest only when it has the variables
         except quota.NoQuotaError:
             child.stdin.close()
             _reap(child)
@@ -657,7 +657,7 @@ def _reap(child: "subprocess.Popen[bytes]") -> str:
             for process in reversed(processes):  # the last started first
                 with contextlib.suppress(psutil.Error):
                     process.kill()
-    signal_group(child.pid, signal.SIGKILL)
+    signal_process_group(child.pid, signal.SIGKILL)
     child.wait()
     assert child.stderr is not None
     if child.stderr.closed:
@@ -838,7 +838,7 @@ def belongs_to_launch(pid: int) -> bool | None:
         return False
 
 
-def signal_group(leader: int, number: signal.Signals) -> None:
+def signal_process_group(leader: int, number: signal.Signals) -> None:
     """Send a signal to a launch's process group, which may be gone."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)

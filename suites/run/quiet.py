@@ -6,11 +6,11 @@ its process, however that ends. The file is opened read-only, and without O_CREA
 kernels that protect folders such as /tmp (fs.protected_regular) refuse that flag for a file of
 another user.
 
-The quiet gate waits for a quiet machine before each block of launches, and looks again after it. A
+`QuietWait` waits for a quiet machine before each block of launches, and looks again after it. A
 reading of the sentinel is judged by the kernel's counts while it was taken, and by its speed
 against earlier readings of this machine. Patience is limited, so that a run on a busy machine still
-ends: its disturbed launches are marked. After several waits in vain the gate only looks, until a
-reading is quiet again.
+ends: its disturbed launches are marked. After several waits in vain it only looks, until a reading
+is quiet again.
 """
 
 import contextlib
@@ -184,7 +184,7 @@ _QUARTILE, _RARE = 0.674, 3.0
 PATIENCE_SECONDS = 15.0
 """Patience before a block, and before a disturbed launch is repeated."""
 GIVE_UPS = 3
-"""Vain waits in a row after which the gate no longer waits."""
+"""Vain waits in a row after which there is no further wait."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 16.0  # seconds
 _WORTH_SAYING = 2.0  # seconds
 
@@ -234,13 +234,13 @@ def earlier_readings(store: Store, machine: str) -> list[Reading]:
     return newest[-RECORD_LENGTH:]
 
 
-Judged = tuple[Reading, tuple[str, ...]]
+JudgedReading = tuple[Reading, tuple[str, ...]]
 """A reading, and why the machine was not quiet."""
 
 
 @dataclass
-class QuietGate:
-    """The gate that waits for a quiet machine before each block of a run, and stores its readings.
+class QuietWait:
+    """The wait for a quiet machine before each block of a run. It stores its readings.
 
     Each vain wait halves its patience, and after some it no longer waits. A quiet machine restores
     it. On a machine that is never quiet, a run waits little more than twice the patience.
@@ -257,7 +257,7 @@ class QuietGate:
     _vain: int = 0
     """Waits in vain, in a row."""
     _broken: bool = False
-    _just_seen: Judged | None = None
+    _just_seen: JudgedReading | None = None
 
     def before(self, block: int, seconds_left: float | None = None) -> None:
         """Wait until the machine is quiet or patience ends, never longer than ``seconds_left``."""
@@ -294,7 +294,7 @@ class QuietGate:
         readings = self._wait(None)
         return bool(readings) and not readings[-1][1]
 
-    def _wait(self, seconds_left: float | None) -> list[Judged]:
+    def _wait(self, seconds_left: float | None) -> list[JudgedReading]:
         patience = 0.0 if self._vain >= GIVE_UPS else PATIENCE_SECONDS * 0.5**self._vain
         if seconds_left is not None:
             patience = max(0.0, min(patience, seconds_left))
@@ -303,20 +303,20 @@ class QuietGate:
         self._vain = self._vain + 1 if in_vain else 0
         return readings
 
-    def _take_until_quiet(self, patience: float) -> list[Judged]:
+    def _take_until_quiet(self, patience: float) -> list[JudgedReading]:
         """Take readings until one is quiet or patience ends, with growing pauses.
 
         Without a sentinel there are none.
         """
         began = self.clock()
         pause = _FIRST_PAUSE
-        readings: list[Judged] = []
+        readings: list[JudgedReading] = []
         while not self._broken:
             try:
                 reading = self.take()
             except ProbeError as error:
                 self._broken = True
-                self.report(f"no quiet gate: {error}")
+                self.report(f"cannot see whether the machine is quiet: {error}")
                 break
             readings.append((reading, judge_reading(reading, self.record)))
             self.record.append(reading)
@@ -327,7 +327,7 @@ class QuietGate:
             pause = min(2 * pause, _LONGEST_PAUSE)
         return readings
 
-    def _keep(self, block: int, moment: str, readings: list[Judged]) -> None:
+    def _keep(self, block: int, moment: str, readings: list[JudgedReading]) -> None:
         for reading, reasons in readings:
             content = {**reading.to_dict(), "quiet": not reasons, "reasons": list(reasons)}
             self.store.add_sentinel(self.run, block, moment, content)

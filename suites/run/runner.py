@@ -35,7 +35,7 @@ from .judge import FirstLosses, note_losses
 from .launch import LaunchRunner, run_attempts
 from .launcher import launch_process
 from .privacy import recorded
-from .quiet import QuietGate, busy_gpus, earlier_readings, measuring
+from .quiet import QuietWait, busy_gpus, earlier_readings, measuring
 from .schedules import Schedule, schedule_for
 from .sides import ONE_SIDE, Side, Sources
 from .texts import Text
@@ -53,7 +53,7 @@ class RunProfile:
     sides: tuple[Side, ...] = ONE_SIDE
     rule: Rule | None = None  # of a comparison
     ceilings: bool = True  # whether missing ceilings are measured first
-    quiet_gate: bool = True
+    waits_for_quiet: bool = True
     text: Text | None = None  # to train on
     lines: Callable[[], Iterable[str]] = tuple  # describe the run: its size, then further lines
     unfinished: Run | None = None  # to be resumed
@@ -88,9 +88,9 @@ def run_plan(
         new_launcher = _prepare(plan, machine, profile, sources)
         run = profile.unfinished or begin(plan, store, machine, profile, sources)
         _announce(plan, store, machine, profile, run)
-        gate = None
-        if profile.quiet_gate and plan.computes:
-            gate = QuietGate(store, run.id, say, earlier_readings(store, run.machine))
+        quiet_wait = None
+        if profile.waits_for_quiet and plan.computes:
+            quiet_wait = QuietWait(store, run.id, say, earlier_readings(store, run.machine))
         records = list(store.records(run=run.id))
         by_row = profile.purpose in (RELEASES, BISECTING)
         first_losses = _first_losses(profile.sides, records, by_row)
@@ -99,7 +99,7 @@ def run_plan(
             side.name: new_launcher(
                 run=run,
                 sources=sources[side.name],
-                gate=gate,
+                quiet_wait=quiet_wait,
                 variables=side.variables,
                 guest=side.guest,
                 ceilings=ceilings,
@@ -230,7 +230,7 @@ def _first_losses(
 class Runner:
     """The launches of one run, made one after the other.
 
-    Without a quiet gate it waits for nothing and repeats nothing.
+    Without a `QuietWait` it waits for nothing and repeats nothing.
     """
 
     store: Store
@@ -247,7 +247,7 @@ class Runner:
         launcher = next(iter(self.launchers.values()))  # all are of one run, on one machine
         self._plan = launcher.plan
         self._run = launcher.run
-        self._gate = launcher.gate
+        self._quiet_wait = launcher.quiet_wait
         self._start = self.clock()
         self._launched = 0
 
@@ -261,12 +261,12 @@ class Runner:
         for block in self.schedule.blocks():
             wanted = self.schedule.wanted(block, self._seconds_of_budget())
             fitting = [launches for launches in wanted if self._fits(launches)]
-            if fitting and self._gate is not None:
-                self._gate.before(block, self._seconds_of_budget())
+            if fitting and self._quiet_wait is not None:
+                self._quiet_wait.before(block, self._seconds_of_budget())
             before = self._launched
             complete = bool(fitting) and self._run_block(block, wanted)
-            if self._gate is not None and self._launched > before:
-                self._gate.after(block)
+            if self._quiet_wait is not None and self._launched > before:
+                self._quiet_wait.after(block)
             if not complete and self.schedule.strict:
                 break
         if self.ends_run and self.schedule.launches_left() == 0:
@@ -317,7 +317,7 @@ class Runner:
         # A framework that computes nothing is not worth repeating. In a group of several cells the
         # disturbed turns were repeated already.
         several = len({launch.cell for launch in launches}) > 1
-        repeats = self._gate is not None and build.framework.computes and not several
+        repeats = self._quiet_wait is not None and build.framework.computes and not several
         most = self.schedule.most_attempts() if repeats else 1
         tick = self._tick(seconds, max(0.0, self._seconds_left() - seconds), first.in_turns)
         attempts = run_attempts(

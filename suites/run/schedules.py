@@ -60,7 +60,7 @@ from dlbench.reports.results.statistics import (
     ENOUGH_LAUNCHES,
     LEAST_DEVIATION,
     UNKNOWN_SPREAD,
-    Spread,
+    CommonSpread,
     common_spread,
     ratio,
     student_half,
@@ -165,7 +165,7 @@ def launch_stats(record: Record) -> LaunchStats | None:
     )
 
 
-def spread_of(cells: Iterable[Sequence[LaunchStats]]) -> Spread:
+def spread_of(cells: Iterable[Sequence[LaunchStats]]) -> CommonSpread:
     """Return the spread that the cells with enough launches have in common."""
     variances = []
     freedoms = []
@@ -176,7 +176,9 @@ def spread_of(cells: Iterable[Sequence[LaunchStats]]) -> Spread:
     return common_spread(variances, freedoms)
 
 
-def half_width(launches: Sequence[LaunchStats], spread: Spread = UNKNOWN_SPREAD) -> float | None:
+def half_width(
+    launches: Sequence[LaunchStats], spread: CommonSpread = UNKNOWN_SPREAD
+) -> float | None:
     """Return the relative half-width of the interval, or None with fewer than three launches."""
     if len(launches) < ENOUGH_LAUNCHES:
         return None
@@ -185,7 +187,7 @@ def half_width(launches: Sequence[LaunchStats], spread: Spread = UNKNOWN_SPREAD)
 
 
 def reached(
-    launches: Sequence[LaunchStats], precision: float, spread: Spread = UNKNOWN_SPREAD
+    launches: Sequence[LaunchStats], precision: float, spread: CommonSpread = UNKNOWN_SPREAD
 ) -> bool:
     """Return whether the interval is narrow enough, including the doubt about its own spread."""
     width = half_width(launches, spread)
@@ -199,7 +201,7 @@ def launches_needed(
     precision: float,
     fewest: int,
     most: int,
-    spread: Spread = UNKNOWN_SPREAD,
+    spread: CommonSpread = UNKNOWN_SPREAD,
 ) -> int:
     """Return how many more launches a cell is expected to need, 0 if it is done.
 
@@ -219,7 +221,7 @@ def samples_of_launch(
     fewest: int,
     most: int,
     searching: bool = False,
-    spread: Spread = UNKNOWN_SPREAD,
+    spread: CommonSpread = UNKNOWN_SPREAD,
     alike: Sequence[LaunchStats] = (),
     enough: float = 0.0,
 ) -> int:
@@ -271,7 +273,7 @@ def gain(
     launches: Sequence[LaunchStats],
     seconds: float,
     precision: float,
-    spread: Spread = UNKNOWN_SPREAD,
+    spread: CommonSpread = UNKNOWN_SPREAD,
 ) -> float:
     """Return the half-width that one more launch is expected to take off, per second that it lasts.
 
@@ -291,7 +293,7 @@ def _own_variance(launches: Sequence[LaunchStats]) -> float:
     return statistics.variance(math.log(launch.seconds) for launch in launches)
 
 
-def _expected_variance(launches: Sequence[LaunchStats], spread: Spread) -> float:
+def _expected_variance(launches: Sequence[LaunchStats], spread: CommonSpread) -> float:
     """Return the expected variance of a cell's launches.
 
     It combines its own and the other cells'. With few launches it is theirs, or assumed.
@@ -302,7 +304,7 @@ def _expected_variance(launches: Sequence[LaunchStats], spread: Spread) -> float
 
 
 def _doubted_half(
-    launches: Sequence[LaunchStats], count: int, precision: float, spread: Spread
+    launches: Sequence[LaunchStats], count: int, precision: float, spread: CommonSpread
 ) -> float:
     """Return the half-width after ``count`` launches that deviate as these did, with doubt."""
     if len(launches) >= ENOUGH_LAUNCHES:
@@ -310,7 +312,7 @@ def _doubted_half(
     else:
         own = _expected_variance(launches, spread)
     variance, freedom = spread.shrink(own, count - 1)
-    doubt = Spread((DOUBT_DEVIATION * precision) ** 2, 1 if spread.freedom else DOUBT_FREEDOM)
+    doubt = CommonSpread((DOUBT_DEVIATION * precision) ** 2, 1 if spread.freedom else DOUBT_FREEDOM)
     doubted, _ = doubt.shrink(variance, freedom)
     return _relative_half(count, max(variance, doubted), freedom)
 
@@ -574,7 +576,7 @@ class ContestSchedule(Schedule):
         following = next((look for look in self._looks if look > block), block)
         self._blocks = range(block, following)
         decided = {
-            (leader.first.group, leader.first.column)
+            (leader.first.work, leader.first.column)
             for leader in self.leaders(block, CONFIDENCE).rows
             if leader.outcome in (CLEAR, TIE)
         }
@@ -583,10 +585,10 @@ class ContestSchedule(Schedule):
         for leader in compared.rows:
             if leader.launches is None or leader.launches > self.plan.most:
                 continue
-            place = leader.first.group, leader.first.column
+            work_and_column = leader.first.work, leader.first.column
             for rival in compared.matrix.cells.values():
-                if (rival.group, rival.column) == place and self._contends(rival, leader):
-                    self._contenders[rival.cell] = place in decided, leader.launches
+                if (rival.work, rival.column) == work_and_column and self._contends(rival, leader):
+                    self._contenders[rival.cell] = work_and_column in decided, leader.launches
         for cell in self.plan.cells:
             self._update(cell)
 

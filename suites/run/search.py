@@ -23,6 +23,7 @@ from dlbench.reports.results.naming import counted, rest_of
 from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import SEARCH, Record, last_attempts
 from dlbench.reports.results.rounds import seconds_in_turns
+from dlbench.reports.results.statistics import CONFIDENCE
 from dlbench.reports.results.verdict import PairedEstimate, estimate_data, estimate_pairs, pairs_for
 
 from ..display.screen import as_called
@@ -346,7 +347,6 @@ def _forgiven(counting: Sequence[Record]) -> bool:
     return statuses[Status.IMPLAUSIBLE] < IMPLAUSIBLE
 
 
-_CONFIDENCE = 0.95
 VARIABLES = "Variables: "
 """Beginning of a result's line with its variables."""
 _REASONS = 3
@@ -394,7 +394,7 @@ def search_result(schedule: HalvingSchedule) -> SearchResult | None:
     # Bonferroni over every comparison of two finalists: whichever is then called the fastest, its
     # intervals hold.
     comparisons = max(1, len(timed) * (len(timed) - 1) // 2)
-    confidence = 1 - (1 - _CONFIDENCE) / comparisons
+    confidence = 1 - (1 - CONFIDENCE) / comparisons
 
     def slower(cell: Cell, than: Cell) -> PairedEstimate:
         return estimate_pairs(timed[than], timed[cell], confidence)
@@ -492,7 +492,7 @@ def lines(result: SearchResult, command: str | None) -> list[str]:
             sentences.append(f"Next: {_name(plan, cell)} takes {times}.")
     with_interval = [slower for slower in result.slower.values() if slower.low is not None]
     if len(with_interval) > 1:
-        sentences.append(f"These intervals hold simultaneously at {_CONFIDENCE:.0%} confidence.")
+        sentences.append(f"These intervals hold simultaneously at {CONFIDENCE:.0%} confidence.")
     if result.disturbed:
         pairs = counted(result.disturbed, "pair")
         sentences.append(f"Left out: {pairs} that other programs disturbed.")

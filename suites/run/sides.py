@@ -22,7 +22,7 @@ from dlbench.reports.results.verdict import Rule, chosen
 from ..environments import environment, folders
 from ..environments.commits import digest_of, git
 from ..environments.digests import adapter_digest
-from ..environments.environment import Say, Source
+from ..environments.environment import BuildSource, Say
 from ..environments.interpreters import inspect
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning import own as own_files
@@ -175,7 +175,7 @@ def _builds_by_side(
     return tuple(baseline), tuple(candidate)
 
 
-Sources = Mapping[str, dict[str, Source]]
+Sources = Mapping[str, dict[str, BuildSource]]
 """The source of each row, by side."""
 
 
@@ -250,7 +250,7 @@ def describe_sides(sides: Sequence[Side], sources: Sources) -> dict[str, str]:
     return texts
 
 
-def _describe(source: Source) -> str:
+def _describe(source: BuildSource) -> str:
     framework = source.build.framework
     name = source.build.name
     if framework.file:

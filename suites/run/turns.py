@@ -36,6 +36,7 @@ from dlbench.adapters.protocol import Cell, Protocol
 from dlbench.reports.results.disturbance import disturbed_turns, memory_grew
 from dlbench.reports.results.outcome import TurnObservation
 from dlbench.reports.results.rounds import variance_of_middle
+from dlbench.reports.results.statistics import NORMAL_PER_MEDIAN
 
 _LEAD_IN_SECONDS = 0.05
 _MOST_SAMPLES = 1000
@@ -54,8 +55,6 @@ LEAST_SHARE = 2 / 3
 Three rounds agreed by chance in a third of the groups of a quick run."""
 PATIENCE = 3
 """Factor by which there are more rounds than the fewest where they stay disturbed."""
-_NORMAL_PER_MEDIAN = 1.4826
-"""Standard deviation of a normal distribution over its median deviation."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ def standard_error(rounds: Sequence[Mapping[int, float]]) -> float:
     centred = logs - logs.mean(axis=1, keepdims=True)
     left = np.abs(centred - np.median(centred, axis=0))
     shares = (1 - 1 / logs.shape[0]) * (1 - 1 / logs.shape[1])
-    deviation = _NORMAL_PER_MEDIAN * float(np.median(left)) / math.sqrt(shares)
+    deviation = NORMAL_PER_MEDIAN * float(np.median(left)) / math.sqrt(shares)
     return deviation * math.sqrt(variance_of_middle(len(rounds)))
 
 
@@ -171,7 +170,7 @@ def standard_error_of_pairs(rounds: Sequence[Mapping[int, float]], anchor: int) 
         return math.inf
     left = [np.abs(np.subtract(logs, np.median(logs))) for logs in distances.values()]
     middle = float(np.median(np.concatenate(left)))
-    deviation = _NORMAL_PER_MEDIAN * middle / math.sqrt(1 - 1 / fewest)
+    deviation = NORMAL_PER_MEDIAN * middle / math.sqrt(1 - 1 / fewest)
     return deviation / math.sqrt(2) * math.sqrt(variance_of_middle(fewest))
 
 

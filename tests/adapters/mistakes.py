@@ -32,7 +32,7 @@ from dlbench.adapters.reference.recurrent import (
     Simple,
     SpikingModel,
 )
-from dlbench.adapters.reference.sampling import BoltzmannMachine, Machine, McCullochPittsMachine
+from dlbench.adapters.reference.sampling import BoltzmannMachine, Chains, McCullochPittsMachine
 
 
 def broken(base, **methods):
@@ -180,7 +180,7 @@ def in_blocks(*blocks):
 def started_anew(self, inputs, labels):
     """Start from the states of the mini-batch, whatever the step before left."""
     self.state = None
-    return Machine.forward(self, inputs, labels)
+    return Chains.forward(self, inputs, labels)
 
 
 def of_transposed(self, state):

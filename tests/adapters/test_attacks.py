@@ -14,9 +14,9 @@ from one_launch import launch_once
 
 from dlbench.adapters.families import Feedforward
 from dlbench.adapters.networks import network_with
-from dlbench.adapters.protocol import TASKS, Protocol, Status
+from dlbench.adapters.protocol import OUTSIDE, TASKS, Protocol, Status
 from dlbench.suites.environments import folders
-from dlbench.suites.planning.framework import OUTSIDE, find
+from dlbench.suites.planning.framework import find
 from dlbench.suites.run.launcher import no_tick, run_together
 from dlbench.suites.run.turns import Member, Turns, rounds_of
 

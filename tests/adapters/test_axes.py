@@ -10,7 +10,7 @@ from dlbench.adapters.base import COMMON_AXES, Adapter
 from dlbench.adapters.protocol import Cell, to_dict
 from dlbench.reports.matrix import matrix_cells
 from dlbench.reports.results.matrix import build_matrix
-from dlbench.reports.results.naming import group_name, name_of, slug
+from dlbench.reports.results.naming import name_of, slug, work_name
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.storage.store import Store
 
@@ -44,8 +44,8 @@ def test_cells_that_differ_in_one_axis_are_told_apart_everywhere(axis: axes.Axis
         assert name_of(other) != name_of(USUAL)
     assert axes.values(other) != axes.values(USUAL)
     assert Cell(**json.loads(json.dumps(to_dict(other)))) == other
-    if axis.role == axes.GROUP and not axis.goes_with:
-        assert group_name(other) != group_name(USUAL)  # benchmarks of one group may be compared
+    if axis.role == axes.WORK and not axis.goes_with:
+        assert work_name(other) != work_name(USUAL)  # benchmarks of one group may be compared
 
 
 @pytest.mark.parametrize("axis", axes.AXES, ids=lambda axis: axis.name)
@@ -58,7 +58,7 @@ def test_each_has_a_place_in_the_matrix_and_a_key_in_its_json(axis: axes.Axis) -
         assert set(store.cells().values()) == {record.cell for record in records}
     assert len(matrix.cells) == 2
     held = {
-        axes.GROUP: matrix.rows,
+        axes.WORK: matrix.rows,
         axes.ROW: next(iter(matrix.rows.values())),
         axes.COLUMN: matrix.columns,
     }
@@ -70,7 +70,7 @@ def test_each_has_a_place_in_the_matrix_and_a_key_in_its_json(axis: axes.Axis) -
 def test_an_adapter_refuses_an_axis_that_it_takes_no_notice_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made_up = axes.Axis("batch_size", axes.GROUP, 0)
+    made_up = axes.Axis("batch_size", axes.WORK, 0)
     monkeypatch.setattr(axes, "AXES", (*axes.AXES, made_up))
     adapter = Adapter(USUAL, {}, "")
     assert (

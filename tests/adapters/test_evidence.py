@@ -13,7 +13,7 @@ from known_networks import data_of
 
 from dlbench.adapters import protocol
 from dlbench.adapters.launch import evidence
-from dlbench.adapters.launch.evidence import Snapshot
+from dlbench.adapters.launch.evidence import LaunchCounters
 from dlbench.adapters.protocol import Cell, Launch, Protocol
 
 pytestmark = pytest.mark.skipif(
@@ -145,7 +145,7 @@ def reading(threads=None, waited=None, involuntary=0, **companions):
     plain = dict.fromkeys(("pressure", "pressure_avg10", "steal", "machine_cpu", "throttled"))
     counts = {"involuntary": involuntary, "voluntary": 0, "major_faults": 0}
     others = evidence.Companions(**{"living": {}, "ended": 0.0, **companions})
-    return Snapshot(0.0, 0.0, threads, waited, **counts, **plain, companions=others)
+    return LaunchCounters(0.0, 0.0, threads, waited, **counts, **plain, companions=others)
 
 
 def test_threads_that_come_and_go_never_give_a_negative_time():

@@ -12,7 +12,7 @@ from playwright.sync_api import Page
 
 from dlbench.reports.page.document import Document
 from dlbench.reports.page.render import page_to_file_text
-from dlbench.reports.report import Source
+from dlbench.reports.report import ReportSource
 from dlbench.reports.results.results import Results
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
@@ -50,7 +50,9 @@ def records() -> Iterator[Any]:
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("large") / "report.html"
     results = Results(tuple(records()))
-    document = Document("Large", Source(lambda: results), datetime(2026, 11, 23, tzinfo=UTC), "0")
+    document = Document(
+        "Large", ReportSource(lambda: results), datetime(2026, 11, 23, tzinfo=UTC), "0"
+    )
     path.write_text(page_to_file_text(document), encoding="utf-8")
     return path
 

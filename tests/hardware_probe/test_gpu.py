@@ -30,7 +30,7 @@ from processes import wait_until
 from dlbench.hardware_probe import probe_gpus
 from dlbench.hardware_probe import telemetry as module
 from dlbench.hardware_probe.telemetry import (
-    Sampler,
+    GpuSampler,
     Sighting,
     descends_from_this_process,
     processes_of,
@@ -109,7 +109,7 @@ def sampled(
 ) -> dict[str, Any]:
     """Sample until so many samples were taken since the launch began, or the sampler ended of
     itself."""
-    sampler = Sampler(uuid, nvml, PERIOD, **options)
+    sampler = GpuSampler(uuid, nvml, PERIOD, **options)
     sampler.start()
     meanwhile()
     begun = len(sampler._fast)
@@ -190,7 +190,7 @@ def test_a_query_that_fails_costs_its_column_only(name: str, code: int) -> None:
 @pytest.mark.parametrize("queries", [0, 1, 3, 7, 20, 45, 90])
 def test_a_gpu_that_disappears_ends_the_sampling_and_is_noted(queries: int) -> None:
     nvml = FakeNvml(SimulatedGpu().board(), lost_after=queries)
-    sampler = Sampler(UUID, nvml, PERIOD)
+    sampler = GpuSampler(UUID, nvml, PERIOD)
     sampler.start()
     wait_until(lambda: not sampler._thread.is_alive(), "the end of the sampler")
     asked = len(nvml.asked)
@@ -244,7 +244,7 @@ def test_a_query_that_does_not_return_holds_nobody_up(monkeypatch: pytest.Monkey
             stuck.wait(10.0)
         return 250_000
 
-    sampler = Sampler(UUID, FakeNvml(gpu.board(PowerUsage=power)), PERIOD)
+    sampler = GpuSampler(UUID, FakeNvml(gpu.board(PowerUsage=power)), PERIOD)
     sampler.start()
     gpu.temperature = 0
     time.sleep(3 * PERIOD)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_trees import write_tree
 
-from dlbench.hardware_probe.sentinel import Reading, Snapshot, between, snapshot, take
+from dlbench.hardware_probe.sentinel import KernelCounters, Reading, between, snapshot, take
 
 
 def test_a_real_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,11 +81,11 @@ def test_what_is_not_told_is_none(tmp_path: Path, files: dict[str, str]) -> None
 
 
 counters = st.floats(0, 1e9, allow_nan=False)
-snapshots = st.builds(Snapshot, counters, counters, *[st.none() | counters] * 4)
+snapshots = st.builds(KernelCounters, counters, counters, *[st.none() | counters] * 4)
 
 
 @given(snapshots, snapshots)
-def test_shares_are_shares(before: Snapshot, after: Snapshot) -> None:
+def test_shares_are_shares(before: KernelCounters, after: KernelCounters) -> None:
     seen = between(before, after)
     for name in ("pressure_share", "steal_share"):
         assert seen[name] is None or 0 <= seen[name] <= 1

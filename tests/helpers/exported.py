@@ -18,7 +18,7 @@ def exporter(name: str, form: str) -> Callable[..., str]:
 
     def exported(found: Any, quantity: str = "", width: int = WIDTH, colour: bool = False) -> str:
         if name == "threads" and not isinstance(found, Curves):
-            found = Curves(tuple(found), ())
+            found = Curves(tuple(found), (), None)
         usual = report.quantities[0] if report.quantities else ReportOptions().quantity
         options = ReportOptions(quantity=quantity or usual)
         report.check(options)

@@ -11,7 +11,7 @@ from dlbench.adapters.protocol import Answer, Status
 from dlbench.reports.results.outcome import LaunchVerdict, Outcome
 from dlbench.reports.results.record import SEARCH, Run
 from dlbench.reports.results.storage.store import Store
-from dlbench.suites.environments.environment import Source
+from dlbench.suites.environments.environment import BuildSource
 from dlbench.suites.planning.suite import parse
 from dlbench.suites.planning.values import Capacity
 from dlbench.suites.run.launch import LaunchRunner
@@ -73,7 +73,7 @@ def sources(plan=PLAN, **reasons):
     for row in plan.rows:
         name = row.build.name
         here = Path(f"/{name}/python"), f"CPython of {name}", f"env-{name}", ""
-        found[name] = Source(
+        found[name] = BuildSource(
             row.build, *((None, "", "", reasons[name]) if name in reasons else here)
         )
     return found

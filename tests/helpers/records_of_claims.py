@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import factory_of_records as make
 
-from dlbench.reports.builds import Builds
+from dlbench.reports.builds import MeasuredBuilds
 from dlbench.reports.claims.claims import Claim, Evidence, claims, try_claims
 from dlbench.reports.claims.figures import Tables
 from dlbench.reports.claims.report import tools_of_stands
@@ -65,7 +65,7 @@ def tables_of(records: Iterable[Record], cores: int = 4, gpus: tuple[str, ...] =
         each.machine: Host(each.machine, "a machine", cores, cores, float(cores), devices)
         for each in found
     }
-    builds = Builds(found, {})
+    builds = MeasuredBuilds(found, {})
     networks = {
         (each.cell.network, each.cell.specification): each.network for each in found if each.network
     }

@@ -28,7 +28,7 @@ import dlbench
 from dlbench.adapters import axes
 from dlbench.reports import catalogue
 from dlbench.reports.formats.export import export, formats_of
-from dlbench.reports.report import Report, ReportOptions, Source
+from dlbench.reports.report import Report, ReportOptions, ReportSource
 from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.record import Record, Run
 from dlbench.reports.results.storage.store import Store
@@ -93,7 +93,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @cache
-def _source(kind: str) -> Source:
+def _source(kind: str) -> ReportSource:
     target = str(stores.built(kind))
     return source_of([target], SourceOptions(), ReportOptions(), trainings=True)
 

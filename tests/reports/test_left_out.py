@@ -6,7 +6,7 @@ import pytest
 from dlbench.adapters.protocol import Status
 from dlbench.reports.catalogue import report
 from dlbench.reports.left_out import left_out, not_compared
-from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.report import ReportOptions, ReportSource
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.record import Record
@@ -57,7 +57,7 @@ def test_more_cells_than_a_line_can_name_are_counted() -> None:
 @pytest.mark.parametrize("name", ["costs", "frameworks", "fastest"])
 def test_a_report_names_what_it_leaves_out(name: str) -> None:
     declared = report(name)
-    page = declared.page(declared.analyse(Source(results)), ReportOptions())
+    page = declared.page(declared.analyse(ReportSource(results)), ReportOptions())
     said = " ".join(map(str, page))
     assert "jax eager, 1 thread): more threads worked than were asked for (>)" in said
     assert "onnx eager, 1 thread): crash" in said

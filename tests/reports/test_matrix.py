@@ -82,9 +82,7 @@ def test_the_best_of_each_column_and_network_is_marked() -> None:
         make.record([9.0], framework="mxnet", network="fcn8"),
     )
     best = {
-        (c.group.network, c.row.framework, c.column.threads)
-        for c in matrix.cells.values()
-        if c.best
+        (c.work.network, c.row.framework, c.column.threads) for c in matrix.cells.values() if c.best
     }
     assert best == {("fcn5", "torch", 1), ("fcn5", "mxnet", 2)}  # a row alone is best of nothing
 

@@ -28,7 +28,7 @@ from dlbench.reports.pytest_benchmark.export import (
     samples_of,
 )
 from dlbench.reports.pytest_benchmark.imported import (
-    FileError,
+    BenchmarkFileError,
     clean_name,
     fingerprint_of,
     imported_cell,
@@ -202,7 +202,7 @@ def test_files_are_runs_of_their_own_or_launches_of_one(tmp_path):
     (joined,) = runs_of(read, "9.9", one_run=True)
     assert [launch.launch for launch in joined.records] == [0, 1, 2]
     assert [launch.started.day for launch in joined.records] == [1, 2, 3]
-    with pytest.raises(FileError, match="given twice"):
+    with pytest.raises(BenchmarkFileError, match="given twice"):
         runs_of([read[0], read[0]], "9.9")
 
 
@@ -219,7 +219,7 @@ def test_files_of_several_commits_are_not_launches_of_one_run(tmp_path):
         of_commit(3, "unversioned"),
     )
     with pytest.raises(
-        FileError, match=r"different commits, b{10} \(main\) and a{10} \(main\), so not"
+        BenchmarkFileError, match=r"different commits, b{10} \(main\) and a{10} \(main\), so not"
     ):
         runs_of([one, other], "9.9", one_run=True)
     assert [len(imported.records) for imported in runs_of([one, other], "9.9")] == [1, 1]
@@ -327,7 +327,7 @@ def test_a_file_without_samples_goes_out_as_it_came_in(tmp_path):
 def test_a_file_in_another_form_is_recognised(tmp_path, raw, remedy):
     path = tmp_path / "file.json"
     path.write_bytes(raw)
-    with pytest.raises(FileError, match=remedy):
+    with pytest.raises(BenchmarkFileError, match=remedy):
         files.read(path)
 
 
@@ -361,7 +361,7 @@ def test_copies_of_a_file_count_once(tmp_path):
     kept, (sentence,) = files.without_copies(read)
     assert [file.name for file in kept] == [read[0].name, read[2].name]
     assert read[1].name in sentence
-    with pytest.raises(FileError, match="given twice"):
+    with pytest.raises(BenchmarkFileError, match="given twice"):
         runs_of(read, "9.9", one_run=True)
 
 
@@ -558,7 +558,7 @@ def test_parts_of_a_run_in_several_files_are_put_together(tmp_path):
     (joined,) = runs_of(read, "9.9")
     assert list(joined.records) == whole
     changed = run_to_pytest_benchmark(its_run, [record([5.0], threads=1, minutes=1)], None)
-    with pytest.raises(FileError, match="differs"):
+    with pytest.raises(BenchmarkFileError, match="differs"):
         runs_of([*read, files.read(written(tmp_path, changed))], "9.9")
 
 
@@ -629,7 +629,7 @@ DEEP = json.loads("[" * 200 + "]" * 200)
 )
 def test_a_bad_file_is_refused_in_one_line(tmp_path, text, part):
     path = written(tmp_path, text)
-    with pytest.raises(FileError) as caught:
+    with pytest.raises(BenchmarkFileError) as caught:
         runs_of([files.read(path)], "9.9")
     said = str(caught.value)
     assert part in said
@@ -643,7 +643,7 @@ def test_a_huge_file_is_refused_unread(tmp_path):
     path = tmp_path / "huge.json"
     with path.open("wb") as stream:
         stream.truncate(files.LARGEST_FILE + 1)
-    with pytest.raises(FileError, match="larger than 500 MB"):
+    with pytest.raises(BenchmarkFileError, match="larger than 500 MB"):
         files.read(path)
 
 
@@ -675,7 +675,7 @@ def test_whatever_stands_anywhere_it_is_read_or_refused(tmp_path, content, data)
     place = data.draw(st.sampled_from([place for place in places(content) if place]))
     text = changed(content, *place, data.draw(ANYTHING))
     runs = []
-    with contextlib.suppress(FileError):
+    with contextlib.suppress(BenchmarkFileError):
         runs = runs_of([files.read(written(tmp_path, text))], "9.9")
     for imported in runs:
         json.dumps(imported.run.to_dict(), allow_nan=False)

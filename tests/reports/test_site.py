@@ -16,8 +16,8 @@ from dlbench.reports.history.nights import History, build_history
 from dlbench.reports.site import (
     Contents,
     HistoryPage,
-    Night,
     Shift,
+    SiteNight,
     Slower,
     feed,
     notices,
@@ -29,13 +29,13 @@ ATOM = "{http://www.w3.org/2005/Atom}"
 
 def night(
     day: int, slower: str = "", cleared: tuple[str, ...] = (), baseline: str = "old"
-) -> Night:
+) -> SiteNight:
     findings = {slower: Slower("a cell", "REGRESSION", "slower by 5 %", baseline)} if slower else {}
     started = factory.START + timedelta(days=day)
-    return Night(f"run-{day:02d}", "quick", "m", started, "gate", 6, "", "", findings, cleared)
+    return SiteNight(f"run-{day:02d}", "quick", "m", started, "gate", 6, "", "", findings, cleared)
 
 
-def site(*nights: Night, shifts: tuple[Shift, ...] = ()) -> Contents:
+def site(*nights: SiteNight, shifts: tuple[Shift, ...] = ()) -> Contents:
     page = HistoryPage("m", "quick", len(nights), factory.START, 0, "", shifts)
     return Contents({night.id: night for night in nights}, {page.file: page}, {"m": "A machine"})
 

@@ -28,7 +28,7 @@ from dlbench.suites.commands.gate import GateOptions
 from dlbench.suites.commands.options import names_of, takes
 from dlbench.suites.commands.run import RunOptions
 from dlbench.suites.run import runner
-from dlbench.suites.run.quiet import QuietGate
+from dlbench.suites.run.quiet import QuietWait
 
 STEP = """
 import numpy as np
@@ -57,7 +57,7 @@ def undisturbed(monkeypatch):
     def no_reading():
         raise ProbeError("not in this test")
 
-    monkeypatch.setattr(runner, "QuietGate", partial(QuietGate, take=no_reading))
+    monkeypatch.setattr(runner, "QuietWait", partial(QuietWait, take=no_reading))
     for name in ("WAITING_SHARE", "PRESSURE_SHARE", "OTHERS_SHARE", "STEAL_SHARE"):
         monkeypatch.setattr(disturbance, name, 1e9)
 

@@ -31,7 +31,7 @@ from dlbench.reports.results.storage.queries import Wanted
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dlbench.reports.results.judged import Judged
+    from dlbench.reports.results.judged import JudgedQuantity
 
 _Kept = TypeVar("_Kept", Run, Record)
 _Item = TypeVar("_Item")
@@ -96,7 +96,6 @@ class Store:
         self.engine = engine
         self.name = name
         """As the user calls it: the path, or the URL without its password."""
-        self._place = name
         self._hosts: dict[str, Host] = {}
 
     @classmethod
@@ -258,7 +257,7 @@ class Store:
         suite: Wanted = None,
         machine: Wanted = None,
         purpose: Wanted = None,
-        judged: "Judged | None" = None,
+        judged: "JudgedQuantity | None" = None,
     ) -> "pd.DataFrame":
         """Return a row for each run (of these), cell, side and environment, the oldest run first.
 
@@ -291,7 +290,7 @@ class Store:
             return _frame_of_nights(sums, started, machines)
 
     def _sums_of(
-        self, judged: "Judged", conditions: list[sa.ColumnElement[bool]]
+        self, judged: "JudgedQuantity", conditions: list[sa.ColumnElement[bool]]
     ) -> list["_NightSums"]:
         """Return for each run, cell, side and environment the sums of a quantity's logarithms."""
         hosts = {name: read_host(name, described) for name, described in self.machines().items()}
@@ -423,7 +422,7 @@ class Store:
 
     def rows(self, statement: sa.Select[Any]) -> list[sa.Row[Any]]:
         """Return the rows of a statement over the tables of `schema`."""
-        with database.explained(self._place), self.engine.begin() as connection:
+        with database.explained(self.name), self.engine.begin() as connection:
             return list(connection.execute(statement))
 
     def pairs(self, statement: sa.Select[Any]) -> list[tuple[Any, Any]]:
@@ -431,7 +430,7 @@ class Store:
         return [tuple(row) for row in self.rows(statement)]
 
     def _writing(self, alone: bool = False) -> AbstractContextManager[sa.Connection]:
-        return database.writing(self.engine, self._place, alone)
+        return database.writing(self.engine, self.name, alone)
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
@@ -514,8 +513,10 @@ def _frame_of_nights(
     frame["quiet"] = quiet
     frame["started"] = frame["run"].map(started)
     frame["machine"] = frame["cell"].map(machines)
-    frame["place"] = frame["cell"].map({key: place for place, key in enumerate(machines)})
-    frame = frame.sort_values(["started", "run", "place", "side"], kind="stable", ignore_index=True)
+    frame["order_of_cell"] = frame["cell"].map({key: number for number, key in enumerate(machines)})
+    frame = frame.sort_values(
+        ["started", "run", "order_of_cell", "side"], kind="stable", ignore_index=True
+    )
     return frame[list(NIGHTS)]
 
 

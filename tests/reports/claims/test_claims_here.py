@@ -8,11 +8,15 @@ import pytest
 from records_of_claims import CLAIMS, here, small, tables_of, timed
 
 from dlbench.adapters.protocol import BOUND, Status
-from dlbench.reports.claims.claims import Answer, try_claims
+from dlbench.reports.claims.claims import ClaimVerdict, try_claims
 
 FCNS, CNNS, RNNS = ("fcn5", "fcn8"), ("alexnet", "resnet50"), ("lstm32", "lstm64")
 NETWORKS = (*FCNS, *CNNS, *RNNS)
-REPRODUCES, DIFFERS, NOT_MEASURED = Answer.REPRODUCES, Answer.DIFFERS, Answer.NOT_MEASURED
+REPRODUCES, DIFFERS, NOT_MEASURED = (
+    ClaimVerdict.REPRODUCES,
+    ClaimVerdict.DIFFERS,
+    ClaimVerdict.NOT_MEASURED,
+)
 GPU = {"device": "cuda:0", "threads": 1}
 ON_GPU = {"device": "cuda:0"}
 
@@ -110,7 +114,12 @@ RELU, BOTH = {"relu": 1.0, "sigmoid": 1.2}, {"activations": ("relu", "sigmoid")}
         ("A1", on_cpu("torch", LITTLE, NETWORKS), 16, REPRODUCES),
         ("A1", on_cpu("torch", MUCH, NETWORKS), 16, DIFFERS),
         # Every tool that was measured counts, not the four of the paper alone.
-        ("A1", [*on_cpu("torch", LITTLE, FCNS), *on_cpu("mxnet", MUCH, FCNS)], 16, Answer.PARTLY),
+        (
+            "A1",
+            [*on_cpu("torch", LITTLE, FCNS), *on_cpu("mxnet", MUCH, FCNS)],
+            16,
+            ClaimVerdict.PARTLY,
+        ),
         ("A1", on_cpu("torch", LITTLE, NETWORKS), 8, NOT_MEASURED),
         (
             "A8",
@@ -130,7 +139,7 @@ RELU, BOTH = {"relu": 1.0, "sigmoid": 1.2}, {"activations": ("relu", "sigmoid")}
         # As many threads as these are none too many on a larger machine.
         ("A10", on_cpu("torch", SUFFERS, NETWORKS), 8, NOT_MEASURED),
         ("A11", on_cpu("torch", {2: 1.0, 4: 60.0, 8: 70.0}, RESNET), 4, REPRODUCES),
-        ("A11", on_cpu("torch", {2: 1.0, 4: 2.0, 8: 2.0}, RESNET), 4, Answer.IN_DIRECTION),
+        ("A11", on_cpu("torch", {2: 1.0, 4: 2.0, 8: 2.0}, RESNET), 4, ClaimVerdict.IN_DIRECTION),
         ("A11", on_cpu("torch", {2: 1.0, 4: 0.6, 8: 0.6}, RESNET), 4, DIFFERS),
         ("A11", on_cpu("torch", {2: 1.0, 4: 60.0}, RESNET), 2, NOT_MEASURED),
         ("W1", on_cpu("torch", SUFFERS, FCNS), 4, REPRODUCES),
@@ -180,7 +189,7 @@ RELU, BOTH = {"relu": 1.0, "sigmoid": 1.2}, {"activations": ("relu", "sigmoid")}
             "W3",
             [*on_gpu("torch", 1.0, CNNS), *fed(1.5, "fed"), *fed(1.4, "prefetched")],
             4,
-            Answer.PARTLY,
+            ClaimVerdict.PARTLY,
         ),
         ("W3", [*on_cpu("torch", ONCE, CNNS), *loads(1.5, 0)], 4, NOT_MEASURED),
         (
@@ -205,7 +214,7 @@ RELU, BOTH = {"relu": 1.0, "sigmoid": 1.2}, {"activations": ("relu", "sigmoid")}
     ],
 )
 def test_a_claim_holds_on_some_launches_and_fails_on_others(
-    claim: str, records: list[make.Record], cores: int, expected: Answer
+    claim: str, records: list[make.Record], cores: int, expected: ClaimVerdict
 ) -> None:
     assert here(claim, records, cores=cores).verdict is expected
 
@@ -262,7 +271,7 @@ def test_over_mini_batches() -> None:
         record for size in sizes for record in on_gpu("torch", size / 64, FCNS, batch_size=size)
     ]
     assert here("A19", growing).verdict is REPRODUCES
-    assert here("A19", caffe).verdict is Answer.INCONCLUSIVE
+    assert here("A19", caffe).verdict is ClaimVerdict.INCONCLUSIVE
     lstm = ("lstm64",)
     for seconds, expected in ((1.0, REPRODUCES), (2.0, DIFFERS)):
         two = [
@@ -342,13 +351,13 @@ def test_of_an_empty_store_nothing_is_told_and_every_claim_says_what_it_needs() 
         ("B4", 1.0, REPRODUCES),
         ("B4", 0.1, DIFFERS),
         ("B7", 1.1, REPRODUCES),
-        ("B7", -0.9, Answer.IN_DIRECTION),
+        ("B7", -0.9, ClaimVerdict.IN_DIRECTION),
         ("B7", 2.3, DIFFERS),
         ("B14", 1.5, REPRODUCES),
         ("B14", 0.5, DIFFERS),
     ],
 )
-def test_growth_with_steps_and_units(claim: str, exponent: float, expected: Answer) -> None:
+def test_growth_with_steps_and_units(claim: str, exponent: float, expected: ClaimVerdict) -> None:
     over_steps = claim == "B2"
     where = {} if claim in ("B2", "B4", "B14") else ON_GPU
 
@@ -361,8 +370,8 @@ def test_growth_with_steps_and_units(claim: str, exponent: float, expected: Answ
     assert evidence.verdict is expected
 
 
-@pytest.mark.parametrize(("at_1000", "expected"), [(0.5, REPRODUCES), (2.0, Answer.PARTLY)])
-def test_where_the_gpu_begins_to_win(at_1000: float, expected: Answer) -> None:
+@pytest.mark.parametrize(("at_1000", "expected"), [(0.5, REPRODUCES), (2.0, ClaimVerdict.PARTLY)])
+def test_where_the_gpu_begins_to_win(at_1000: float, expected: ClaimVerdict) -> None:
     cpu = study(lambda n, *_: 1.0, (100, 500, 1000, 5000), threads=2)
     gpu = study(
         lambda n, *_: {1000: at_1000, 5000: 0.12}.get(n, 3.0), (100, 500, 1000, 5000), **ON_GPU

@@ -10,7 +10,7 @@ import pytest
 from records_of_claims import here, timed
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.claims.claims import Answer
+from dlbench.reports.claims.claims import ClaimVerdict
 from dlbench.reports.results.storage.store import Store
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning.claims import read_claim
@@ -53,15 +53,15 @@ def test_it_is_tried_on_each_pair_that_differs_in_what_it_names(
         *modes(1.0, 9.0, network="lstm32"),
     ]
     evidence = here(claim, records)
-    assert (evidence.verdict, evidence.holds, evidence.of) == (Answer.REPRODUCES, 2, 2)
+    assert (evidence.verdict, evidence.holds, evidence.of) == (ClaimVerdict.REPRODUCES, 2, 2)
     assert [question.what for question, _ in evidence.figures] == [
         "fcn5, mini-batch 64: torch eager, 1 thread / torch onednn, 1 thread",
         "fcn5, mini-batch 64: torch eager, 2 threads / torch onednn, 2 threads",
     ]
-    assert here(claim, modes(1.2, 1.0)).verdict is Answer.DIFFERS
+    assert here(claim, modes(1.2, 1.0)).verdict is ClaimVerdict.DIFFERS
     assert (
         here(claim, [*modes(2.0, 1.0, threads=1), *modes(1.0, 1.0, threads=2)]).verdict
-        is Answer.PARTLY
+        is ClaimVerdict.PARTLY
     )
 
 
@@ -69,11 +69,11 @@ def test_a_missing_side_is_named(mine: Callable[[str], Path]) -> None:
     claim = read_claim(mine(MINE))
     ended = make.hole(Status.CRASHED, "it fell", mode="onednn")
     evidence = here(claim, [*timed("torch", 1.0, mode="eager", threads=1), ended])
-    assert evidence.verdict is Answer.NOT_MEASURED
+    assert evidence.verdict is ClaimVerdict.NOT_MEASURED
     assert evidence.missing[0].missing == "the second: crashed, it fell"
     evidence = here(claim, timed("torch", 1.0, mode="eager"))
     assert evidence.missing[0].what == "fcn5, mini-batch 64: torch eager, 1 thread / ?"
-    assert here(claim, []).verdict is Answer.NOT_MEASURED
+    assert here(claim, []).verdict is ClaimVerdict.NOT_MEASURED
 
 
 def test_sides_may_differ_in_any_axis(mine: Callable[[str], Path]) -> None:
@@ -88,7 +88,7 @@ def test_sides_may_differ_in_any_axis(mine: Callable[[str], Path]) -> None:
         *timed("jax", 0.4, threads=4),
     ]
     evidence = here(threads, records)
-    assert (evidence.verdict, evidence.of, len(evidence.missing)) == (Answer.REPRODUCES, 1, 1)
+    assert (evidence.verdict, evidence.of, len(evidence.missing)) == (ClaimVerdict.REPRODUCES, 1, 1)
     pattern = read_claim(
         mine('words = "w"\nleast = 2\n[slower]\nnetwork = "lstm*"\n[faster]\nnetwork = "fcn?"\n')
     )
@@ -96,7 +96,7 @@ def test_sides_may_differ_in_any_axis(mine: Callable[[str], Path]) -> None:
     evidence = here(
         pattern, [*timed("torch", 3.0, "lstm32", **same), *timed("torch", 1.0, "fcn5", **same)]
     )
-    assert evidence.verdict is Answer.REPRODUCES
+    assert evidence.verdict is ClaimVerdict.REPRODUCES
     # The fastest mode stands for a framework of which none is named.
     row = read_claim(
         mine(
@@ -104,7 +104,7 @@ def test_sides_may_differ_in_any_axis(mine: Callable[[str], Path]) -> None:
         )
     )
     evidence = here(row, [*timed("jax", 2.5, mode="jit"), *modes(1.0, 3.0)])
-    assert evidence.verdict is Answer.REPRODUCES
+    assert evidence.verdict is ClaimVerdict.REPRODUCES
 
 
 SIDES = 'slower = { mode = "a" }\nfaster = { mode = "b" }\n'
@@ -202,12 +202,12 @@ def test_pairs_are_of_one_machine_and_of_one_network(mine: Callable[[str], Path]
         *timed("torch", 2.0, mode="eager"),
         *timed("torch", 1.0, mode="onednn", machine="m-two"),
     ]
-    assert here(claim, apart).verdict is Answer.NOT_MEASURED
+    assert here(claim, apart).verdict is ClaimVerdict.NOT_MEASURED
     other = [
         *timed("torch", 2.0, mode="eager"),
         *timed("torch", 1.0, mode="onednn", specification="of mine"),
     ]
-    assert here(claim, other).verdict is Answer.NOT_MEASURED
+    assert here(claim, other).verdict is ClaimVerdict.NOT_MEASURED
     networks = read_claim(
         mine('words = "w"\nleast = 1.5\nslower = { network = "a" }\nfaster = { network = "b" }\n')
     )
@@ -216,4 +216,4 @@ def test_pairs_are_of_one_machine_and_of_one_network(mine: Callable[[str], Path]
         *timed("torch", 2.0, "a", specification="1", **sized),
         *timed("torch", 1.0, "b", specification="2", **sized),
     ]
-    assert here(networks, two).verdict is Answer.REPRODUCES
+    assert here(networks, two).verdict is ClaimVerdict.REPRODUCES

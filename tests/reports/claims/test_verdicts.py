@@ -13,7 +13,7 @@ from records_of_claims import here, timed
 from scipy.stats import ttest_ind
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.claims.claims import HOLDS, Answer, answers, verdict
+from dlbench.reports.claims.claims import HOLDS, ClaimVerdict, answers, verdict
 from dlbench.reports.claims.figures import Claimed, Question, value_question
 from dlbench.reports.results.statistics import Summary, ratio, summarise
 
@@ -33,18 +33,18 @@ def two_tools(tensorflow: float, torch: float, spread: float = 0.01) -> list[mak
 @pytest.mark.parametrize(
     ("tensorflow", "spread", "expected"),
     [
-        (12.0, 0.01, Answer.REPRODUCES),
-        (7.0, 0.01, Answer.REPRODUCES),  # within a factor of 2 of 12
-        (23.0, 0.01, Answer.REPRODUCES),
-        (25.0, 0.01, Answer.IN_DIRECTION),
-        (2.0, 0.01, Answer.IN_DIRECTION),
-        (0.5, 0.01, Answer.DIFFERS),
-        (1.01, 0.001, Answer.INCONCLUSIVE),  # a difference of 1 % is none worth a word
-        (1.3, 0.4, Answer.INCONCLUSIVE),  # noise
+        (12.0, 0.01, ClaimVerdict.REPRODUCES),
+        (7.0, 0.01, ClaimVerdict.REPRODUCES),  # within a factor of 2 of 12
+        (23.0, 0.01, ClaimVerdict.REPRODUCES),
+        (25.0, 0.01, ClaimVerdict.IN_DIRECTION),
+        (2.0, 0.01, ClaimVerdict.IN_DIRECTION),
+        (0.5, 0.01, ClaimVerdict.DIFFERS),
+        (1.01, 0.001, ClaimVerdict.INCONCLUSIVE),  # a difference of 1 % is none worth a word
+        (1.3, 0.4, ClaimVerdict.INCONCLUSIVE),  # noise
     ],
 )
 def test_each_verdict_can_be_brought_about(
-    tensorflow: float, spread: float, expected: Answer
+    tensorflow: float, spread: float, expected: ClaimVerdict
 ) -> None:
     evidence = here(A6, two_tools(tensorflow, 1.0, spread))
     assert evidence.verdict is expected
@@ -59,7 +59,7 @@ def test_wrong_mathematics_counts_for_nothing() -> None:
     evidence = here(
         A6, [*timed("tensorflow", 12.0, "lstm32", threads=4), make.record(result=wrong, **where)]
     )
-    assert evidence.verdict is Answer.NOT_MEASURED
+    assert evidence.verdict is ClaimVerdict.NOT_MEASURED
     assert evidence.missing[0].missing == "the second: parity failed, other weights"
 
 
@@ -82,8 +82,8 @@ def test_one_test_is_welchs_t_against_the_bound(
     if min(np.ptp(shifted), np.ptp(logs)) < 1e-3:
         return
     p = ttest_ind(shifted, logs, equal_var=False).pvalue
-    wanted = Answer.REPRODUCES if quotient.value > bound else Answer.DIFFERS
-    assert answer is (wanted if p < 0.05 else Answer.INCONCLUSIVE)
+    wanted = ClaimVerdict.REPRODUCES if quotient.value > bound else ClaimVerdict.DIFFERS
+    assert answer is (wanted if p < 0.05 else ClaimVerdict.INCONCLUSIVE)
 
 
 def test_tests_are_adjusted_for_their_number() -> None:
@@ -91,12 +91,12 @@ def test_tests_are_adjusted_for_their_number() -> None:
     p = ttest_ind(np.log(one.launch_medians), np.log(other.launch_medians), equal_var=False).pvalue
     assert 0.025 < p < 0.05
     question = Question("it", Claimed(least=1.0), ratio(one, other), (one, other))
-    assert answers([question]) == [Answer.REPRODUCES]
-    assert answers([question] * 2) == [Answer.INCONCLUSIVE] * 2
+    assert answers([question]) == [ClaimVerdict.REPRODUCES]
+    assert answers([question] * 2) == [ClaimVerdict.INCONCLUSIVE] * 2
     # What has no test takes nothing from one that has.
     assert answers([question, value_question("x", 2.0, Claimed(least=1.0))]) == [
-        Answer.REPRODUCES,
-        Answer.REPRODUCES,
+        ClaimVerdict.REPRODUCES,
+        ClaimVerdict.REPRODUCES,
     ]
 
 
@@ -113,23 +113,30 @@ def test_a_value_without_an_interval_decides_alone(
     most = least + width
     (answer,) = answers([value_question("it", value, Claimed(least, most, size))])
     if least < value < most:
-        assert answer is (Answer.REPRODUCES if 0.5 <= value / size <= 2 else Answer.IN_DIRECTION)
+        assert answer is (
+            ClaimVerdict.REPRODUCES if 0.5 <= value / size <= 2 else ClaimVerdict.IN_DIRECTION
+        )
     elif value < least or value > most:
-        assert answer is Answer.DIFFERS
+        assert answer is ClaimVerdict.DIFFERS
     else:
-        assert answer is Answer.INCONCLUSIVE
+        assert answer is ClaimVerdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
     ("counts", "expected"),
     [
-        ({}, Answer.NOT_MEASURED),
-        ({Answer.REPRODUCES: 4, Answer.DIFFERS: 1}, Answer.REPRODUCES),
-        ({Answer.REPRODUCES: 3, Answer.IN_DIRECTION: 1, Answer.DIFFERS: 1}, Answer.IN_DIRECTION),
-        ({Answer.REPRODUCES: 3, Answer.DIFFERS: 1}, Answer.PARTLY),
-        ({Answer.DIFFERS: 8, Answer.REPRODUCES: 2}, Answer.DIFFERS),
-        ({Answer.INCONCLUSIVE: 4, Answer.REPRODUCES: 1}, Answer.INCONCLUSIVE),
+        ({}, ClaimVerdict.NOT_MEASURED),
+        ({ClaimVerdict.REPRODUCES: 4, ClaimVerdict.DIFFERS: 1}, ClaimVerdict.REPRODUCES),
+        (
+            {ClaimVerdict.REPRODUCES: 3, ClaimVerdict.IN_DIRECTION: 1, ClaimVerdict.DIFFERS: 1},
+            ClaimVerdict.IN_DIRECTION,
+        ),
+        ({ClaimVerdict.REPRODUCES: 3, ClaimVerdict.DIFFERS: 1}, ClaimVerdict.PARTLY),
+        ({ClaimVerdict.DIFFERS: 8, ClaimVerdict.REPRODUCES: 2}, ClaimVerdict.DIFFERS),
+        ({ClaimVerdict.INCONCLUSIVE: 4, ClaimVerdict.REPRODUCES: 1}, ClaimVerdict.INCONCLUSIVE),
     ],
 )
-def test_four_fifths_of_the_figures_decide(counts: dict[Answer, int], expected: Answer) -> None:
+def test_four_fifths_of_the_figures_decide(
+    counts: dict[ClaimVerdict, int], expected: ClaimVerdict
+) -> None:
     assert verdict([answer for answer, count in counts.items() for _ in range(count)]) is expected

@@ -10,18 +10,18 @@ from kept_stores import kept_store
 
 from dlbench.reports.catalogue import reports
 from dlbench.reports.compare.comparisons import WHOLE, compared, newest, outcome
-from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.report import ReportOptions, ReportSource
 from dlbench.reports.results.record import BASELINE, CANDIDATE, GATE
 from dlbench.reports.results.results import Narrowing, Results
 from dlbench.reports.results.storage.store import Store
 from dlbench.reports.results.verdict import DEFAULT, EARLY_LOOK, Verdict, chosen
 
 
-def source(folder: Path, name: str) -> Source:
+def source(folder: Path, name: str) -> ReportSource:
     path = kept_store(folder, name)
     with Store.open(path) as store:
         runs = [(run, 0) for run in store.runs()]
-    return Source(Results, lambda: runs, of_run=lambda run: Results.read([path], run))
+    return ReportSource(Results, lambda: runs, of_run=lambda run: Results.read([path], run))
 
 
 def test_each_run_of_two_sides_is_judged_again_newest_first(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_cell_that_its_gates_other_cells_decided_keeps_its_verdict_alone() -> 
     plan = tuple({record.cell: None for record in records})
     run = make.run(purpose=GATE, sides={BASELINE: "before", CANDIDATE: "after"}, plan=plan)
     whole = Results(tuple(records))
-    every = Source(Results, lambda: [(run, 0)], of_run=lambda run: whole)
+    every = ReportSource(Results, lambda: [(run, 0)], of_run=lambda run: whole)
     verdicts = {cell.cell.threads: cell.verdict for cell in compared(every)[0][1].cells}
     assert list(verdicts.values()).count(Verdict.NO_REGRESSION) >= 6
     for threads, verdict in verdicts.items():

@@ -10,13 +10,12 @@ from scipy.stats import t as student
 from simulated import gate
 
 from dlbench.reports.results.judged import JUDGED, TIME
-from dlbench.reports.results.statistics import Spread
+from dlbench.reports.results.statistics import POWER, CommonSpread
 from dlbench.reports.results.verdict import (
     DEFAULT,
     EARLY_LOOK,
     NO_SPREADS,
     NO_TAILS,
-    POWER,
     Spreads,
     Verdict,
     chosen,
@@ -136,7 +135,7 @@ def test_three_pairs_are_enough_where_the_other_cells_say_how_pairs_deviate() ->
 
 def test_a_cell_that_is_noisier_than_the_others_keeps_its_own_deviation() -> None:
     noisy = pairs(EARLY_LOOK, 1.0, 0.05, 3)
-    estimate = estimate_few_pairs(*noisy, 0.95, Spread(0.005**2, 6.0))
+    estimate = estimate_few_pairs(*noisy, 0.95, CommonSpread(0.005**2, 6.0))
     half = student.ppf(0.975, 6 + EARLY_LOOK - 1) * deviation_of(*noisy) / EARLY_LOOK**0.5
     assert np.log(estimate.high / estimate.value) == pytest.approx(half)
 
@@ -149,7 +148,7 @@ def test_the_first_look_seldom_passes_a_slowdown(deviation: float) -> None:
 
 def test_a_cell_whose_tail_looks_slower_is_measured_beyond_the_first_look() -> None:
     usual = pairs(EARLY_LOOK, 1.0, 0.002)
-    spreads = Spreads(Spread(0.003**2, 6.0), Spread(0.02**2, 6.0))
+    spreads = Spreads(CommonSpread(0.003**2, 6.0), CommonSpread(0.02**2, 6.0))
     slow, same = pairs(EARLY_LOOK, 1.1, 0.02, 4), pairs(EARLY_LOOK, 1.0, 0.02, 4)
     assert deciding_look(*usual, tails=slow, spreads=spreads) is None
     assert deciding_look(*usual, tails=same, spreads=spreads) == DEFAULT.looks[0]

@@ -7,7 +7,7 @@ import pytest
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.curve.latency import REPORT, latencies
-from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.report import ReportOptions, ReportSource
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.quantities import LATENCIES, calls_of
 from dlbench.reports.results.record import Record
@@ -31,7 +31,7 @@ def launches(seconds: float, count: int = 400, **fields: object) -> list[Record]
 
 def content_of(*records: Record):
     hosts = {record.machine: Host(record.machine, "EPYC", 2, 2, 2.0) for record in records}
-    return latencies(Source(lambda: Results(records, hosts)))
+    return latencies(ReportSource(lambda: Results(records, hosts)))
 
 
 @pytest.mark.parametrize(("name", "share"), [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)])

@@ -16,7 +16,7 @@ from records_of_claims import small, tables_of
 from dlbench.adapters.protocol import Status
 from dlbench.reports.curve.curve import Curves
 from dlbench.reports.curve.fits import crossing, fit_line
-from dlbench.reports.curve.rnn import Findings, Size, faster_from, growth, study, threads_words
+from dlbench.reports.curve.rnn import Size, SizeFindings, faster_from, growth, study, threads_words
 from dlbench.reports.curve.rnn import published as study_of_2017
 from dlbench.reports.results.statistics import RatioVerdict, Summary, published, summarise
 from dlbench.reports.results.storage.store import Store
@@ -223,7 +223,7 @@ def test_what_cannot_be_used_stands_in_the_first_table_alone() -> None:
     )
     content = study_of([*exceeding, hole])
     assert [len(curve.points) for curve in content.curves] == [9, 1]
-    assert all(curve.findings == Findings([], []) for curve in content.curves)
+    assert all(curve.findings == SizeFindings([], []) for curve in content.curves)
     assert content.conclusions.compared == []
 
 

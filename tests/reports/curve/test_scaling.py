@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from properties import examples
 
 from dlbench.adapters.protocol import Protocol, Status
-from dlbench.reports.curve.curve import Curve, Curves, Point
+from dlbench.reports.curve.curve import Curve, CurvePoint, Curves
 from dlbench.reports.curve.scaling import REPORT, SpeedUp, scaling, teams_of
 from dlbench.reports.report import ReportOptions
 from dlbench.reports.results.record import Record
@@ -32,11 +32,13 @@ def line_of(*records: Record, cpus: int | None = 2) -> Curve:
     return line
 
 
-def at(point: Point) -> tuple[int, int, int]:
+def at(point: CurvePoint) -> tuple[int, int, int]:
     return point.at.threads, point.at.batch_size, point.at.world_size
 
 
-def point_of(line: Curve, world_size: int = 2, batch_size: int = 64, threads: int = 1) -> Point:
+def point_of(
+    line: Curve, world_size: int = 2, batch_size: int = 64, threads: int = 1
+) -> CurvePoint:
     (point,) = (point for point in line.points if at(point) == (threads, batch_size, world_size))
     return point
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from properties import examples
 
 from dlbench.adapters.protocol import BOUND, Status
-from dlbench.reports.curve.curve import Curve, Curves, Point
+from dlbench.reports.curve.curve import Curve, CurvePoint, Curves
 from dlbench.reports.curve.threads import (
     PAST_CORES,
     PAST_CPUS,
@@ -67,7 +67,7 @@ def values(curve: Curve, name: str) -> list[Any]:
     return [getattr(point.findings, name) for point in curve.points]
 
 
-def penalty(point: Point) -> Any:
+def penalty(point: CurvePoint) -> Any:
     return point.findings.penalty
 
 

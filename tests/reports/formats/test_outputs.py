@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlbench.reports.formats.outputs import why_unwritable
-from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
+from dlbench.reports.formats.pictures import DotPanel, Dots, dots_to_picture
 
 
 def test_a_new_file_and_an_earlier_report_may_be_written(tmp_path: Path) -> None:
@@ -44,7 +44,8 @@ def test_folders_devices_and_pipes_are_refused_and_a_link_is_followed(tmp_path: 
     (tmp_path / "link.svg").symlink_to(tmp_path / "target.svg")
     assert why_unwritable(tmp_path / "link.svg") == ""
     (written,) = dots_to_picture(
-        [Dots("", "", (Panel("", ("a",), {("a", "1"): (1.0, None, None)}),))], tmp_path / "link.svg"
+        [Dots("", "", (DotPanel("", ("a",), {("a", "1"): (1.0, None, None)}),))],
+        tmp_path / "link.svg",
     )
     assert written.is_symlink()
     assert (tmp_path / "target.svg").read_text().startswith("<?xml")

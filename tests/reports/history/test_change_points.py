@@ -13,7 +13,7 @@ from scipy import signal, stats
 from dlbench.reports.history.change_points import (
     ENOUGH_NIGHTS,
     FALSE_DISCOVERY_RATE,
-    Step,
+    LevelChange,
     find_steps,
     steps_of,
 )
@@ -21,7 +21,7 @@ from dlbench.reports.history.change_points import (
 STEP = math.log(1.05)
 
 
-def confirmed(steps: tuple[Step, ...]) -> list[Step]:
+def confirmed(steps: tuple[LevelChange, ...]) -> list[LevelChange]:
     return [step for step in steps if not step.pending]
 
 

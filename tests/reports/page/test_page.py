@@ -28,7 +28,7 @@ from dlbench.reports.page.overview import (
 )
 from dlbench.reports.page.provenance import provenance_tables
 from dlbench.reports.page.render import note_to_html, page_to_file_text
-from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.report import ReportOptions, ReportSource
 from dlbench.reports.results.record import Run
 from dlbench.reports.results.results import Results
 from dlbench.reports.results.statistics import summarise
@@ -53,7 +53,7 @@ def document(path: Path, all_runs: bool = False, **changes: Any) -> Document:
         counts = store.record_counts()
         runs = [(run, counts.get(run.id, 0)) for run in store.runs()]
     results = Results.read([path], newest=True, all_runs=all_runs)
-    source = Source(lambda: results, lambda: runs, ReportOptions(all_runs=all_runs))
+    source = ReportSource(lambda: results, lambda: runs, ReportOptions(all_runs=all_runs))
     return Document(
         **{"title": "A page", "source": source, "made": MADE, "version": "0", **changes}
     )
@@ -191,7 +191,7 @@ def test_a_note_is_markdown_that_loads_and_runs_nothing() -> None:
 
 
 def test_an_empty_result_and_nothing_but_failures_have_a_page() -> None:
-    text = page_to_file_text(Document("Nothing", Source(Results), MADE, "0"))
+    text = page_to_file_text(Document("Nothing", ReportSource(Results), MADE, "0"))
     assert "Nothing was measured yet." in text
     check_html(text)
 

@@ -14,7 +14,7 @@ from properties import examples
 
 from dlbench.adapters.protocol import BOUND, Status
 from dlbench.hardware_probe import Ceilings
-from dlbench.reports.builds import Builds
+from dlbench.reports.builds import MeasuredBuilds
 from dlbench.reports.ratio.against import Against, Match, PaperPair, against
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.matrix import build_matrix
@@ -46,7 +46,7 @@ def found_in(
         r.machine: Host(r.machine, f"a machine of {cores}", cores, cores, 8.0) for r in records
     }
     results = Results(records, hosts, dict.fromkeys(hosts, measured))
-    builds = Builds(records, {})
+    builds = MeasuredBuilds(records, {})
     return against(build_matrix(results), COUNTERPARTS, builds, all_modes)
 
 
@@ -125,12 +125,12 @@ def test_rows_compare_by_the_networks_that_all_of_them_have() -> None:
         one, two = (
             p.speedup
             for p in match.pairs
-            if p.row == mean["row"] and p.at.network in ("fcn5", "alexnet")
+            if p.row == mean.row and p.at.network in ("fcn5", "alexnet")
         )
-        assert mean["common"] == pytest.approx(math.sqrt(one * two))
-    caffe_mean, other = sorted(match.means, key=lambda mean: mean["networks"])
-    assert caffe_mean["common"] == pytest.approx(caffe_mean["speedup"])
-    assert other["networks"] == 3
+        assert mean.common == pytest.approx(math.sqrt(one * two))
+    caffe_mean, other = sorted(match.means, key=lambda mean: mean.networks)
+    assert caffe_mean.common == pytest.approx(caffe_mean.speedup)
+    assert other.networks == 3
     text = " ".join(FORMATS["terminal"](found_in(*records)).split())
     assert "the speed-up over fcn5, alexnet, which every row has" in text
 
@@ -222,7 +222,7 @@ def test_the_fastest_mode_stands_for_a_row_unless_all_are_asked_for() -> None:
     every = on(found_in(*records, all_modes=True), DESKTOP)
     assert [p.now.row.mode for p in every.pairs if p.now] == ["compile", "eager"]
     (mean,) = every.means
-    assert mean["speedup"] == pytest.approx(max(p.speedup or 0 for p in every.pairs))
+    assert mean.speedup == pytest.approx(max(p.speedup or 0 for p in every.pairs))
 
 
 def test_what_cannot_have_been_this_network_is_not_compared() -> None:
@@ -230,7 +230,7 @@ def test_what_cannot_have_been_this_network_is_not_compared() -> None:
     # the specification.
     stands = {**COUNTERPARTS, "cntk": Counterpart("cntk", "CNTK")}
     records = launches(2.0, framework="cntk", adapter="cntk", network="lstm32", batch_size=128)
-    match = on(against(make.matrix(*records), stands, Builds(records, {})), DESKTOP)
+    match = on(against(make.matrix(*records), stands, MeasuredBuilds(records, {})), DESKTOP)
     pair = only(match)
     assert pair.share_then[0] > 2
     assert (pair.speedup, pair.per_peak, match.means) == (None, None, [])

@@ -16,7 +16,7 @@ from dlbench.hardware_probe import Reading
 from dlbench.reports.formats.export import export
 from dlbench.reports.ratio.fleet import NONE, NOTHING, REPORT
 from dlbench.reports.ratio.nodes import Kind, NodeSeen, contrasts
-from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.report import ReportOptions, ReportSource
 from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.flags import SHARED_NODE
 from dlbench.reports.results.hosts import Host, Node
@@ -57,7 +57,7 @@ def report_of(measured, readings=None, hosts=None, narrowing=None, **options):
         ]
 
     return REPORT.analyse(
-        Source(
+        ReportSource(
             Results,
             lambda: [(run, 1) for run in runs.values()],
             ReportOptions(**options),

@@ -13,7 +13,7 @@ import scipy.stats
 from exported import exporters
 
 from dlbench.adapters.protocol import INSTALLED, TUNED, Status
-from dlbench.reports.builds import Build, Builds, released
+from dlbench.reports.builds import MeasuredBuild, MeasuredBuilds, released
 from dlbench.reports.ratio.progress import Progress, Standing, progress
 from dlbench.reports.results.number_text import times
 from dlbench.reports.results.record import Record
@@ -50,7 +50,7 @@ def launches(
 
 
 def progress_of(records: list[Record], all_modes: bool = False) -> Progress:
-    return progress(make.matrix(*records), Builds(records, DATES), all_modes)
+    return progress(make.matrix(*records), MeasuredBuilds(records, DATES), all_modes)
 
 
 def only(analysis: Progress) -> list[Standing]:
@@ -162,7 +162,7 @@ def test_a_named_build_takes_its_date_from_its_adapter_and_a_crash_takes_no_vers
     analysis = progress_of(records)
     for ranking in analysis.rankings:
         (standing,) = ranking
-        assert standing.build == Build("pytorch", "2.13.0+cpu", date(2026, 7, 8))
+        assert standing.build == MeasuredBuild("pytorch", "2.13.0+cpu", date(2026, 7, 8))
 
 
 # The summary over networks.

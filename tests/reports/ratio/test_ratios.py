@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dlbench.adapters.protocol import INSTALLED
 from dlbench.reports.ratio import fastest, frameworks, machines
 from dlbench.reports.ratio.pairs import pair_of, with_verdicts
-from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.report import ReportOptions, ReportSource
 from dlbench.reports.results import leaders
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.matrix import build_matrix
@@ -250,7 +250,7 @@ def test_only_networks_of_both_count_and_rows_with_fewer_stand_apart():
     ]
     reference, mxnet = standing(records, "mxnet")
     assert reference == "torch"  # as many times as jax, and faster
-    assert [group.network for group in mxnet.groups] == ["fcn5", "fcn8"]
+    assert [group.network for group in mxnet.works] == ["fcn5", "fcn8"]
     assert mxnet.ratio.value == pytest.approx(1.0)
     assert (mxnet.count(RatioVerdict.FASTER), mxnet.count(RatioVerdict.SLOWER)) == (1, 1)
     page = frameworks.REPORT.page(frameworks.frameworks(matrix_of(records)), ReportOptions())
@@ -309,7 +309,7 @@ def test_cells_of_one_machine_only_are_left_out_and_another_build_is_named():
     ]
     records = [*row("torch", {"fcn5": 1.0, "fcn8": 1.0}, machine="one"), *elsewhere]
     analysis = machines.machines(matrix_of(records, {"one": KIND, "two": TWIN}))
-    assert [pair.cell.group.network for pair in pairs_of(analysis)] == ["fcn5"]
+    assert [pair.cell.work.network for pair in pairs_of(analysis)] == ["fcn5"]
     assert (
         "In 1 of 1 the framework's build differs too"
         in machines.REPORT.page(analysis, ReportOptions()).before[0]
@@ -332,7 +332,7 @@ EMPTY = {
 @pytest.mark.parametrize(("report", "records", "words"), EMPTY.values(), ids=EMPTY)
 def test_a_report_with_nothing_to_compare_says_so(report, records, words):
     hosts = {"one": KIND, "two": TWIN, make.MACHINE: Host(make.MACHINE, "two cores")}
-    analysis = report.analyse(Source(lambda: Results(tuple(records), hosts)))
+    analysis = report.analyse(ReportSource(lambda: Results(tuple(records), hosts)))
     assert words in " ".join(report.page(analysis, ReportOptions()).before)
     assert not report.has_section(analysis)
     assert report.draw is None or not report.drawable(analysis)

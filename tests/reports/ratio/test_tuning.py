@@ -21,7 +21,7 @@ from dlbench.reports.ratio.tuning import (
     verdict,
     worth_of_settings,
 )
-from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.report import ReportOptions, ReportSource
 from dlbench.reports.results.hosts import read_host
 from dlbench.reports.results.record import SEARCH
 from dlbench.reports.results.results import Results
@@ -145,7 +145,9 @@ def test_a_launch_setting_is_compared_with_the_same_without_it():
 
 def test_the_report_says_what_helps_and_what_hurts():
     made = records_of({"alpha": 0.8, "beta": 1.2, "gamma": 1.0}, noise=0.003)
-    source = Source(lambda: Results(tuple(made), {make.MACHINE: read_host(make.MACHINE, None)}))
+    source = ReportSource(
+        lambda: Results(tuple(made), {make.MACHINE: read_host(make.MACHINE, None)})
+    )
     analysis = REPORT.analyse(source)
     page = REPORT.page(analysis, ReportOptions())
     assert "Faster with: alpha (torch eager) on fcn5." in page.before
@@ -162,7 +164,7 @@ def test_the_report_says_what_helps_and_what_hurts():
     ]
     assert (
         "dlbench run tuning"
-        in REPORT.page(REPORT.analyse(Source(Results)), ReportOptions()).before[0]
+        in REPORT.page(REPORT.analyse(ReportSource(Results)), ReportOptions()).before[0]
     )
 
 
@@ -178,7 +180,7 @@ def reported(**several):
         runs[name] = make.run(id=name, started=started, plan=plan)
         records[name] = tuple(replace(record, run=name, started=started) for record in made)
     hosts = {make.MACHINE: read_host(make.MACHINE, None)}
-    source = Source(
+    source = ReportSource(
         Results,
         lambda: [(run, 1) for run in runs.values()],
         of_run=lambda run: Results(records[run], hosts),

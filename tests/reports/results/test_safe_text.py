@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dlbench.adapters.protocol import Status
 from dlbench.reports.catalogue import reports
 from dlbench.reports.formats.export import FORMATS, export
-from dlbench.reports.report import ReportOptions, Source
+from dlbench.reports.report import ReportOptions, ReportSource
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.results import Results
@@ -101,7 +101,7 @@ def of_many_machines() -> list[Record]:
 
 
 @cache
-def sources() -> list[Source]:
+def sources() -> list[ReportSource]:
     names = [make.MACHINE, "m-two", *HOSTILE]
     hosts = {text: Host(text, text, 2, 2, 2.0, ((text, text),)) for text in names}
     runs = [(make.run(id=text, suite=text, machine=text), 1) for text in HOSTILE]
@@ -109,7 +109,7 @@ def sources() -> list[Source]:
         Results(tuple(records), hosts, comparisons=HOSTILE, displaced=HOSTILE)
         for records in (some_records(), of_many_machines())
     ]
-    return [Source(lambda each=each: each, lambda: runs) for each in found]
+    return [ReportSource(lambda each=each: each, lambda: runs) for each in found]
 
 
 @pytest.mark.parametrize("report", MADE, ids=lambda report: report.name)
@@ -130,11 +130,11 @@ def test_no_name_and_no_reason_does_anything(report: Any) -> None:
                 )  # what the terminal's library takes for markup is text
 
 
-def source_of(path: Path) -> Source:
+def source_of(path: Path) -> ReportSource:
     with Store.open(path, create=False) as store:
         runs = [(run, 1) for run in store.runs()]
     found = Results.read([path], newest=True)
-    return Source(lambda: found, lambda: runs)
+    return ReportSource(lambda: found, lambda: runs)
 
 
 @pytest.mark.parametrize(("name", "turn"), [("cpu", 0), ("gpu", 7)])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from properties import examples
 
 import dlbench
-from dlbench.reports.claims.figures import Figure, Point, Tables
+from dlbench.reports.claims.figures import Figure, FigurePoint, Tables
 from dlbench.reports.results.results import Narrowing, Results
 from dlbench.reports.results.selection import names_meant
 from dlbench.reports.results.storage.store import Store
@@ -151,10 +151,10 @@ def test_narrowing_takes_names_of_the_results_where_no_cells_are_given() -> None
 def test_a_claim_about_a_benchmark_is_about_no_other(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def points(tables: Tables, table: str) -> list[Point]:
+    def points(tables: Tables, table: str) -> list[FigurePoint]:
         kinds = {"slow": 2.0, "fast": 1.0}
         return [
-            Point(
+            FigurePoint(
                 {"network": test, "kind": kind, "machine": "m"}, value=value * (1 + (test != name))
             )
             for test in TESTS

@@ -6,11 +6,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dlbench.reports.results.statistics import Estimate
+from dlbench.reports.results.statistics import POWER, Estimate
 from dlbench.reports.results.verdict import (
     DEFAULT,
     FEWEST_LAUNCHES,
-    POWER,
     Judgement,
     Verdict,
     adjust,

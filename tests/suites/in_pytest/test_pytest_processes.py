@@ -21,7 +21,7 @@ from processes import wait_until
 from pytest_sessions import ARGUMENTS, sessions_of
 
 from dlbench.adapters.protocol import profile_from_dict
-from dlbench.reports.pytest_benchmark.imported import FileError, read, runs_of
+from dlbench.reports.pytest_benchmark.imported import BenchmarkFileError, read, runs_of
 from dlbench.suites.in_pytest.operators import difference_of
 from dlbench.suites.in_pytest.process import Order, ProcessOutcome, wrong_code
 from dlbench.suites.in_pytest.processes import ProfiledPair
@@ -196,7 +196,8 @@ def test_a_file_of_several_processes_is_an_ordinary_file_and_a_run_of_several_la
     content["benchmarks"][0]["stats"]["data"].pop()
     saved.write_text(json.dumps(content))
     with pytest.raises(
-        FileError, match=r"the samples of test_a.py::test_sum are not those of its processes"
+        BenchmarkFileError,
+        match=r"the samples of test_a.py::test_sum are not those of its processes",
     ):
         runs_of([read(saved)], "9.9")
 

@@ -16,7 +16,7 @@ from processes import plan_of, run_command
 from dlbench.adapters.libraries import inventory
 from dlbench.adapters.protocol import TUNED, Status, ThreadEvidence
 from dlbench.reports.results.outcome import Outcome
-from dlbench.suites.environments.environment import Source
+from dlbench.suites.environments.environment import BuildSource
 from dlbench.suites.planning.framework import catalogue, find
 from dlbench.suites.planning.values import Build
 from dlbench.suites.run import capabilities, capability_table
@@ -64,7 +64,7 @@ def home(tmp_path, monkeypatch):
 
 def ask(launcher, machine="here", digest="env", cpus=2, name="mxnet"):
     framework = find(name)
-    source = Source(Build(name, framework), Path("/python"), "CPython", digest)
+    source = BuildSource(Build(name, framework), Path("/python"), "CPython", digest)
     return capabilities.probe(framework, source, machine, cpus, launcher, lambda line: None)
 
 
@@ -134,7 +134,8 @@ def evidence(says, *busy):
 def defaults(launcher):
     plan = plan_of(frameworks="mxnet,null", tuning=TUNED)
     sources = {
-        row.build.name: Source(row.build, Path("/python"), "CPython", "env") for row in plan.rows
+        row.build.name: BuildSource(row.build, Path("/python"), "CPython", "env")
+        for row in plan.rows
     }
     return capabilities.threads_by_default(plan, sources, "here", launcher, print)
 

@@ -9,7 +9,7 @@ from processes import plan_of
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import probe
-from dlbench.reports.results.keys import column_of, group_of, row_of
+from dlbench.reports.results.keys import column_of, row_of, work_of
 from dlbench.reports.results.side_by_side import side_by_side
 from dlbench.suites.planning.plan import PlannedLaunch
 from dlbench.suites.run import groups
@@ -36,7 +36,7 @@ def test_cells_of_one_work_form_a_group_and_all_launches_are_made_once():
         PLAN.cells
     )
     for group in groups_of_block:
-        assert len({group_of(launch.cell) for launch in group}) == 1
+        assert len({work_of(launch.cell) for launch in group}) == 1
         assert all(launch.in_turns for launch in group)
 
 
@@ -77,7 +77,7 @@ def test_of_a_matrix_columns_are_groups_and_after_the_first_block_one_row_links_
             PLAN.cells
         )
         for group in groups_of_block:
-            assert len({group_of(launch.cell) for launch in group}) == 1
+            assert len({work_of(launch.cell) for launch in group}) == 1
             assert len({row_of(launch.cell) for launch in group}) == 3
             columns = Counter(column_of("", launch.cell) for launch in group)
             assert sorted(columns.values()) == ([3] if block == 0 else [1, 2])

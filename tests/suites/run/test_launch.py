@@ -15,7 +15,7 @@ from dlbench.hardware_probe import probe
 from dlbench.hardware_probe.cpu import bound_mask
 from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import Run
-from dlbench.suites.environments.environment import Source
+from dlbench.suites.environments.environment import BuildSource
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning.plan import PlannedLaunch
 from dlbench.suites.run.launch import LaunchRunner, run_attempts
@@ -41,7 +41,7 @@ def runner_with(launcher, **options):
         "r1", "quick", PLAN.protocol, 1, PLAN.cells, "machine-1", datetime.now(UTC), "9", None, 1
     )
     (row,) = PLAN.rows
-    given = {"torch": Source(row.build, Path("/torch/python"), "CPython 3", "env-1")}
+    given = {"torch": BuildSource(row.build, Path("/torch/python"), "CPython 3", "env-1")}
     return LaunchRunner(
         PLAN, run, launcher, given, lambda cell: None, **{"machine": MACHINE, **options}
     )

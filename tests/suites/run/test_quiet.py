@@ -1,4 +1,4 @@
-"""One measurement at a time, and only on a quiet machine: the lock, and the gate before each
+"""One measurement at a time, and only on a quiet machine: the lock, and the wait before each
 block."""
 
 import contextlib
@@ -33,7 +33,7 @@ from dlbench.suites.run.quiet import (
     GIVE_UPS,
     PATIENCE_SECONDS,
     RECORD_LENGTH,
-    QuietGate,
+    QuietWait,
     earlier_readings,
     judge_reading,
     measuring,
@@ -274,7 +274,7 @@ def test_disturbed_and_foreign_readings_are_no_record() -> None:
 
 
 @pytest.mark.parametrize("deviation", [0.002, 0.01, 0.04])
-def test_the_sentinels_own_noise_is_not_held_against_a_quiet_gate(deviation: float) -> None:
+def test_the_sentinels_own_noise_is_not_held_against_a_quiet_machine(deviation: float) -> None:
     numbers = random.Random(7)
     refused = tried = 0
     for _ in range(150):
@@ -337,8 +337,8 @@ def store():
         yield opened
 
 
-def gate_of(store, machine, said):
-    return QuietGate(
+def quiet_wait(store, machine, said):
+    return QuietWait(
         store, "r1", said.append, take=machine.take, sleep=machine.sleep, clock=lambda: machine.time
     )
 
@@ -347,12 +347,12 @@ def moments(store):
     return [(block, moment, content["quiet"]) for block, moment, content in store.sentinels("r1")]
 
 
-def test_a_quiet_gate_costs_one_reading_a_block_and_nothing_is_said(store):
+def test_a_quiet_machine_costs_one_reading_a_block_and_nothing_is_said(store):
     machine, said = Machine([]), []
-    gate = gate_of(store, machine, said)
+    waiting = quiet_wait(store, machine, said)
     for block in range(3):
-        gate.before(block)
-        gate.after(block)
+        waiting.before(block)
+        waiting.after(block)
     assert said == []
     assert machine.taken == 4  # what is taken after a block, a moment ago, stands before the next
     assert moments(store) == [
@@ -362,14 +362,14 @@ def test_a_quiet_gate_costs_one_reading_a_block_and_nothing_is_said(store):
 
 def test_a_machine_that_becomes_quiet_is_waited_for(store):
     machine, said = Machine([BUSY, BUSY, BUSY]), []
-    gate_of(store, machine, said).before(2)
+    quiet_wait(store, machine, said).before(2)
     assert moments(store) == [(2, "before", False)] * 3 + [(2, "before", True)]
     assert said == [f"block 3: waited {machine.time:.0f} s until other programs were quiet"]
 
 
 def test_a_busy_machine_is_waited_for_within_patience_then_said_and_measured(store):
     machine, said = Machine([], last=BUSY), []
-    gate_of(store, machine, said).before(0)
+    quiet_wait(store, machine, said).before(0)
     assert PATIENCE_SECONDS <= machine.time < PATIENCE_SECONDS + 2
     (line,) = said
     assert line.startswith("block 1: other programs are busy (programs waited for a CPU 12%")
@@ -379,29 +379,29 @@ def test_a_busy_machine_is_waited_for_within_patience_then_said_and_measured(sto
 
 def test_a_machine_that_stays_busy_is_waited_for_no_more_until_it_is_quiet_again(store):
     machine = Machine([], last=BUSY)
-    gate = gate_of(store, machine, [])
+    waiting = quiet_wait(store, machine, [])
     for block in range(50):
-        gate.before(block)
-        assert not gate.before_repeat()
-        gate.after(block)
+        waiting.before(block)
+        assert not waiting.before_repeat()
+        waiting.after(block)
     assert machine.time < GIVE_UPS * (PATIENCE_SECONDS + 2) + 3 * 50 * 0.5
     machine.last = QUIET
-    gate.before(50)
-    gate.after(50)
+    waiting.before(50)
+    waiting.after(50)
     machine.last = BUSY
-    gate.before(51)  # the reading after block 50 was quiet
+    waiting.before(51)  # the reading after block 50 was quiet
     began = machine.time
-    assert not gate.before_repeat()
+    assert not waiting.before_repeat()
     assert machine.time - began >= PATIENCE_SECONDS
 
 
 def test_without_a_sentinel_a_run_goes_on_and_that_is_said_once(store):
     machine, said = Machine([ProbeError("It failed.")]), []
-    gate = gate_of(store, machine, said)
-    gate.before(0)
-    gate.after(0)
-    assert not gate.before_repeat()
-    assert said == ["no quiet gate: It failed."]
+    waiting = quiet_wait(store, machine, said)
+    waiting.before(0)
+    waiting.after(0)
+    assert not waiting.before_repeat()
+    assert said == ["cannot see whether the machine is quiet: It failed."]
     assert machine.taken == 1
 
 

@@ -38,7 +38,7 @@ from dlbench.reports.results.rounds import (
     seconds_in_turns,
     variance_of_middle,
 )
-from dlbench.suites.environments.environment import Source
+from dlbench.suites.environments.environment import BuildSource
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning.plan import PlannedLaunch
 from dlbench.suites.run import standstill, turns
@@ -818,7 +818,7 @@ def launched(folder, bodies, step_seconds=None):
             PLAN, settings={"null": {"step_seconds": (step_seconds or {}).get(side, 0.01)}}
         )
         path = script(folder / side, f'#!/bin/sh\n{body}\nexec {sys.executable} "$@"\n')
-        source = {"null": Source(row.build, path, "CPython 3", "env-1", "")}
+        source = {"null": BuildSource(row.build, path, "CPython 3", "env-1", "")}
         runners[side] = LaunchRunner(
             plan, run, launch_process, source, lambda cell: None, machine=MACHINE
         )
