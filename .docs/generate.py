@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import dlbench
 from dlbench.adapters import axes, protocol
 from dlbench.reports.results import outcome, record, statistics
-from dlbench.reports.results.flags import KINDS
+from dlbench.reports.results.flag_kinds import KINDS
 from dlbench.suites import cli
 from dlbench.suites.planning import framework, networks, settings, suite
 from dlbench.suites.planning.axes import AXIS_OPTIONS

@@ -15,7 +15,7 @@ from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.formats.pictures import Dots, Panel, dots_to_picture
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.results.cells import CellResult
-from dlbench.reports.results.flags import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
+from dlbench.reports.results.flag_kinds import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.results.hosts import name_among
 from dlbench.reports.results.keys import Place, grouped
 from dlbench.reports.results.matrix import Matrix

@@ -22,10 +22,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.curve.curve import computes_nothing
-from dlbench.reports.curve.rnn import sizes_of
+from dlbench.reports.curve.elman import sizes_of
 from dlbench.reports.curve.training import SETTING, Losses, published_losses
 from dlbench.reports.results.cells import CellResult, fastest_mode
-from dlbench.reports.results.flags import Flag
+from dlbench.reports.results.flag_kinds import Flag
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import group_name, rest_of

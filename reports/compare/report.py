@@ -21,7 +21,7 @@ from dlbench.reports.report import Report
 from dlbench.reports.results.comparison import CellComparison, Comparison
 from dlbench.reports.results.conclusion import Conclusion
 from dlbench.reports.results.differences import side_differences_line
-from dlbench.reports.results.flags import KINDS, PARITY_UNCHECKED, FlagKind
+from dlbench.reports.results.flag_kinds import KINDS, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.results.judged import JUDGED, TIME
 from dlbench.reports.results.naming import counted, group_name, head_of, name_of, rest_of, row_name
 from dlbench.reports.results.number_text import percent

@@ -23,7 +23,7 @@ from dlbench.reports.columns import (
 from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.layout import MISSING, Entry
 from dlbench.reports.left_out import left_out
-from dlbench.reports.results import flags
+from dlbench.reports.results import flag_kinds
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import Place, grouped
@@ -125,7 +125,7 @@ def best_times(curves: Iterable[Curve]) -> dict[Any, Summary]:
 
 def usable(cell: CellResult) -> Summary | None:
     """Return the time of a cell with correct mathematics and no extra threads, else None."""
-    return None if cell.has(flags.THREADS_EXCEEDED) else cell.timed
+    return None if cell.has(flag_kinds.THREADS_EXCEEDED) else cell.timed
 
 
 def left_out_points(points: Iterable[Point]) -> list[str]:

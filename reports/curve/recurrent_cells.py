@@ -48,7 +48,7 @@ from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report, ReportOptions, Source
-from dlbench.reports.results import flags, quantities
+from dlbench.reports.results import flag_kinds, quantities
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.matrix import Matrix
@@ -72,7 +72,7 @@ QUANTITIES = {
 }
 _UNITS = {"hours": 1, "minutes": 60, "seconds": 3600}
 """How many of these units an hour has."""
-_SHOWN_ONCE = {flags.FEW_LAUNCHES}
+_SHOWN_ONCE = {flag_kinds.FEW_LAUNCHES}
 
 
 class Hours(NamedTuple):

@@ -34,7 +34,7 @@ from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.ratio.pairs import Row, seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult, fastest_mode
-from dlbench.reports.results.flags import CONTENDED, FEW_LAUNCHES, Flag, FlagKind
+from dlbench.reports.results.flag_kinds import CONTENDED, FEW_LAUNCHES, Flag, FlagKind
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import Place, group_of, grouped
 from dlbench.reports.results.matrix import Matrix
@@ -42,6 +42,7 @@ from dlbench.reports.results.naming import group_name, row_name
 from dlbench.reports.results.networks import FIRST
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.published import SHI2016, CorePeak, Counterpart, Study, study
+from dlbench.reports.results.published_matrix import published_matrix
 
 _OTHER_WORK = (
     "the published time would be above the theoretical peak: its script trained another network, "
@@ -208,7 +209,7 @@ def against(
     ``all_modes`` every mode.
     """
     published = study(SHI2016)
-    paper = published.matrix()
+    paper = published_matrix(published)
     with_cpus = [
         machine
         for machine in paper.machines

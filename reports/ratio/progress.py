@@ -34,7 +34,7 @@ from dlbench.reports.formats.layout import NOTHING, Page, Table
 from dlbench.reports.ratio.pairs import Mean, Point, draw, mean_of, pair_of, seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult, fastest_mode
-from dlbench.reports.results.flags import CONTENDED, FlagKind
+from dlbench.reports.results.flag_kinds import CONTENDED, FlagKind
 from dlbench.reports.results.keys import Place, differ, grouped
 from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import condition_name, group_name, place_heading, row_name

@@ -19,14 +19,8 @@ from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.results.cells import TOO_SHORT
 from dlbench.reports.results.differences import SideDifference, host_differences, side_differences
 from dlbench.reports.results.disturbance import left_out
-from dlbench.reports.results.flags import (
-    CONTENDED,
-    DEVICE_THROTTLED,
-    FAILED_LAUNCHES,
-    Flag,
-    cell_flags,
-    record_flags,
-)
+from dlbench.reports.results.flag_kinds import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag
+from dlbench.reports.results.flags import cell_flags, record_flags
 from dlbench.reports.results.hosts import UNKNOWN_MACHINE, Host
 from dlbench.reports.results.judged import JUDGED, TIME, is_of_clock
 from dlbench.reports.results.keys import group_of, grouped, row_of, row_order

@@ -25,7 +25,8 @@ from dlbench.reports.results.cells import (
     make_cell,
     times_in_turns,
 )
-from dlbench.reports.results.flags import FEW_LAUNCHES, OTHER_ENVIRONMENT, Flag, product_rate
+from dlbench.reports.results.flag_kinds import FEW_LAUNCHES, OTHER_ENVIRONMENT, Flag
+from dlbench.reports.results.flags import product_rate
 from dlbench.reports.results.hosts import Host, name_among
 from dlbench.reports.results.keys import Place, grouped, row_of, row_order
 from dlbench.reports.results.naming import counted, listed, row_name, variables_in_words
@@ -425,3 +426,13 @@ def _notes_on_names(groups: Iterable[Cell]) -> list[str]:
                 f"separately in this order: {', '.join(digests)}"
             )
     return notes
+
+
+def not_compared(matrix: Matrix) -> list[CellResult]:
+    """Return the cells that are not compared with the others at their place."""
+    others = []
+    cells_by_place = grouped(matrix.cells.values(), lambda cell: (cell.column, cell.group))
+    for cells in cells_by_place.values():
+        compared = {cell.cell for cell, _ in in_the_running(cells)}
+        others += [cell for cell in cells if cell.cell not in compared]
+    return others

@@ -36,7 +36,7 @@ from dlbench.reports.pytest_benchmark.imported import (
 )
 from dlbench.reports.results.cells import TOO_SHORT
 from dlbench.reports.results.comparison import compare_runs
-from dlbench.reports.results.flags import SAMPLES_NOT_KEPT
+from dlbench.reports.results.flag_kinds import SAMPLES_NOT_KEPT
 from dlbench.reports.results.hosts import UNKNOWN_MACHINE, read_host
 from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.naming import slug

@@ -20,7 +20,7 @@ from dlbench.reports.results.comparison import (
     compare_runs,
     compare_sides,
 )
-from dlbench.reports.results.flags import CONTENDED, FAILED_LAUNCHES
+from dlbench.reports.results.flag_kinds import CONTENDED, FAILED_LAUNCHES
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import BASELINE, CANDIDATE, IMPORTED, Record
