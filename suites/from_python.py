@@ -287,7 +287,9 @@ def gate(
     given = _given(GateOptions, words, SidesKeywords)
     with _measuring(["gate", given.name], given, progress):
         measured = measure_gate(given)
-    return GateResult(measured.comparison, _store_name(given.store_file), measured.run.id)
+    return GateResult(
+        measured.comparison, servers.without_password(given.store_file), measured.run.id
+    )
 
 
 def compare(
@@ -345,7 +347,7 @@ def compare(
         given = _given(CompareOptions, words, CompareKeywords)
         with _measuring(["compare"], given, progress):
             comparison = compare_stored(given)
-        return CompareResult(comparison, _store_name(given.store_file))
+        return CompareResult(comparison, servers.without_password(given.store_file))
     if candidate is not None and not is_step(candidate):
         raise UsageError(
             f"{baseline} is a step and {candidate} is not. Give two steps, or two stored runs."
@@ -355,7 +357,9 @@ def compare(
     given = _given(CompareOptions, words, CompareKeywords)
     with _measuring(["compare"], given, progress):
         measured = measure_comparison(given)
-    return CompareResult(measured.comparison, _store_name(given.store_file), measured.run.id)
+    return CompareResult(
+        measured.comparison, servers.without_password(given.store_file), measured.run.id
+    )
 
 
 def _two_steps(baseline: Step, candidate: Step | None) -> dict[str, Any]:
@@ -426,10 +430,6 @@ def _texts(value: Any) -> list[str]:
     if isinstance(value, Iterable) and not isinstance(value, str):
         return [text for item in value for text in _texts(item)]
     return [str(value)]
-
-
-def _store_name(target: str) -> str:
-    return servers.without_password(target)
 
 
 # Around a measurement.

@@ -300,7 +300,12 @@ def cells_page(content: Curves, quantity: str = "seconds", against: str = "") ->
     if quantity != "loss":
         tables += _times_tables(conclusions.times)
     if conclusions.findings:
-        tables.append(_findings_table(conclusions.findings))
+        notes = []
+        for finding in conclusions.findings:
+            if finding.evidence.of:
+                notes.append(f"{finding.name}: {figures(finding.evidence)}.")
+        findings = conclusions.findings
+        tables.append(table(_FINDING, findings, "Findings", notes=notes, words=True))
     names = dict.fromkeys(curve.host.name for curve in content.curves)
     before = [f"On {name}." for name in names]
     if against:
@@ -501,15 +506,6 @@ _FINDING: tuple[Column[Finding], ...] = (
     *attributes(lambda finding: finding.evidence, "holds", "of"),
     Column("numbers", None, _numbers),
 )
-
-
-def _findings_table(findings: Sequence[Finding]) -> Table:
-    notes = [
-        f"{finding.name}: {figures(finding.evidence)}."
-        for finding in findings
-        if finding.evidence.of
-    ]
-    return table(_FINDING, findings, "Findings", notes=notes, words=True)
 
 
 def _legend(content: Curves, quantity: str) -> Iterator[str]:

@@ -359,7 +359,12 @@ def _accepted(name: str, parse: Callable[[], Any]) -> BenchmarkFile:
         file = BenchmarkFile.model_validate({**content, "name": name, "digest": "", "records": ()})
         file = _keep_last_attempts(file)
         records = () if file.dlbench is None else _records(file.dlbench, file.benchmarks)
-        return file.model_copy(update={"records": records, "digest": _file_digest(file)})
+        # A digest of the time and the measurements of the file's foreign benchmarks alone.
+        measured = sorted(
+            (name, repr(measurement)) for name, measurement in file.measurements.items()
+        )
+        digest = _hash(json.dumps([file.made.isoformat(), measured]))
+        return file.model_copy(update={"records": records, "digest": digest})
     except (RecordError, ValidationError, ValueError, OverflowError, RecursionError) as error:
         fault = _describe_fault(error, content)
         raise FileError(f"{name} cannot be read as a file of pytest-benchmark: {fault}.") from error
@@ -467,12 +472,6 @@ def _benchmark_fault(error: ValidationError, content: Any) -> str:
     key = ".".join(map(str, place[2:]))
     message = fault_in_words(first)
     return f"{where}: {key}: {message}" if key else f"{where}: {message}"
-
-
-def _file_digest(file: BenchmarkFile) -> str:
-    """Return a digest of the time and the measurements of a file's foreign benchmarks alone."""
-    measured = sorted((name, repr(measurement)) for name, measurement in file.measurements.items())
-    return _hash(json.dumps([file.made.isoformat(), measured]))
 
 
 def _is_deeper(value: Any, levels: int) -> bool:

@@ -532,19 +532,14 @@ def pairs_of(
     baseline = []
     candidate = []
     for first, second in undisturbed:
-        before, after = _values_of_pair(first, second, quantity)
+        if quantity == TIME:
+            before, after = seconds_of_pair(first, second)
+        else:
+            before, after = _value(first, quantity), _value(second, quantity)
         if before is not None and after is not None:
             baseline.append(before)
             candidate.append(after)
     return (tuple(baseline), tuple(candidate)), len(pairs) - len(undisturbed)
-
-
-def _values_of_pair(
-    first: Record, second: Record, quantity: str
-) -> tuple[float | None, float | None]:
-    if quantity == TIME:
-        return seconds_of_pair(first, second)
-    return _value(first, quantity), _value(second, quantity)
 
 
 def _undisturbed(

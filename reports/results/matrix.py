@@ -338,7 +338,10 @@ def assemble(
     machines = list(all_hosts)
 
     def order(column: Place) -> tuple[object, ...]:
-        return machines.index(column.machine), _device_order(column)
+        """Order devices of a machine by their numbers, and threads within everything else."""
+        others = axes.sort_key(axes.without(column.cell, "device", "threads"))
+        device = (not column.on_cpu, by_numbers(column.device))
+        return machines.index(column.machine), device, others, column.threads or 0
 
     columns = sorted({cell.column for cell in by_place.values()}, key=order)
     groups = grouped(by_place.values(), lambda cell: cell.group)
@@ -368,12 +371,6 @@ def assemble(
 def _group_order(group: Cell) -> tuple[object, ...]:
     """Order groups by network, then by mini-batch."""
     return in_order(group.network), axes.order_of(group.batch_size), axes.sort_key(group)
-
-
-def _device_order(column: Place) -> tuple[object, ...]:
-    """Order devices by their numbers, and threads within everything else."""
-    others = axes.sort_key(axes.without(column.cell, "device", "threads"))
-    return not column.on_cpu, by_numbers(column.device), others, column.threads or 0
 
 
 def _compare_peers(peers: Sequence[CellResult]) -> list[CellResult]:
