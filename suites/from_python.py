@@ -466,11 +466,10 @@ def _measuring(first: Sequence[str], given: BuildOptions, progress: bool) -> Ite
 def _command_line(given: BuildOptions) -> list[str]:
     """Return the options of the equivalent command, for its hints."""
     left_out = {"store_file", "name", "first", "second"}
-    names = [
-        field.name
-        for field in fields(given)
-        if field.name not in left_out and getattr(given, field.name) != field.default
-    ]
+    names = []
+    for field in fields(given):
+        if field.name not in left_out and getattr(given, field.name) != field.default:
+            names.append(field.name)
     store: str = vars(given)["store_file"]
     stored = [vars(given).get(name, "") for name in ("first", "second")]
     return [*filter(None, stored), *words_of(given, names), *words_of_store(store)]

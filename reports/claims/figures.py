@@ -543,7 +543,9 @@ def _pair_name(slower: Point | None, faster: Point | None, several: bool) -> str
     """Return the name of a pair: the common part once, a missing side as a question mark."""
     if slower is not None and faster is not None and slower.cell is None:
         apart = [name for name, value in slower.axes.items() if faster.axes.get(name) != value]
-        sides = [", ".join(str(point[name]) for name in apart) for point in (slower, faster)]
+        sides = []
+        for point in (slower, faster):
+            sides.append(", ".join(str(point[name]) for name in apart))
         return f"{_side_name(slower, several, *apart)}: {' / '.join(sides)}"
     names = ["?" if point is None else _side_name(point, several) for point in (slower, faster)]
     shared = next(

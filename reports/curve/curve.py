@@ -229,11 +229,11 @@ def finding_column(
 
 def filled(columns: Iterable[Column[Point]], points: Sequence[Point]) -> list[Column[Point]]:
     """Return the columns of a table that have something in them."""
-    return [
-        column
-        for column in columns
-        if column.heading is not None and any(_has_text(column, point) for point in points)
-    ]
+    columns_with_text = []
+    for column in columns:
+        if column.heading is not None and any(_has_text(column, point) for point in points):
+            columns_with_text.append(column)
+    return columns_with_text
 
 
 def _has_text(column: Column[Point], point: Point) -> bool:

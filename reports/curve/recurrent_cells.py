@@ -606,11 +606,10 @@ def cells_rows(content: Curves) -> Rows:
     rows = []
     for curve in content.curves:
         for point in curve.points:
-            times = [
-                time
-                for time in content.conclusions.times
-                if time.curve is curve and time.point is point
-            ]
+            times = []
+            for time in content.conclusions.times:
+                if time.curve is curve and time.point is point:
+                    times.append(time)
             rows += [_Row(curve, point, time) for time in times] or [_Row(curve, point)]
     return csv_rows((*_PLACE, *_SPEED, *_TIME), rows)
 

@@ -345,13 +345,14 @@ def _compare_threads(curves: Sequence[Curve]) -> list[ThreadsCompared]:
 def _most_threads(one: Curve, curves: Iterable[Curve]) -> Curve:
     """Return the curve of this row with the most threads, at most one for each core."""
     cores = one.host.own_cores or math.inf
-    same_row = [
-        curve
-        for curve in curves
-        if curve.host == one.host
-        and curve.cell._replace(threads=1) == one.cell
-        and curve.cell.threads <= cores
-    ]
+    same_row = []
+    for curve in curves:
+        if (
+            curve.host == one.host
+            and curve.cell._replace(threads=1) == one.cell
+            and curve.cell.threads <= cores
+        ):
+            same_row.append(curve)
     return max(same_row, key=lambda curve: curve.cell.threads)
 
 

@@ -246,11 +246,10 @@ def _page(content: Curves, quantity: str) -> Page:
 def _times_table(curves: list[Curve], quantity: str, common: set[Any]) -> Table:
     points = [(rest_of(curve.cell), point) for curve in curves for point in curve.points]
     entries = {(name, point.at): _entry(point, quantity, common) for name, point in points}
-    holes = [
-        (layout.why_hole(point.cell), name, str(point.at))
-        for name, point in points
-        if not point.cell.shown
-    ]
+    holes = []
+    for name, point in points:
+        if not point.cell.shown:
+            holes.append((layout.why_hole(point.cell), name, str(point.at)))
     chains = sorted({point.at for _, point in points})
     first = curves[0]
     work = f"{work_name(first.cell)} ({first.findings.words})"

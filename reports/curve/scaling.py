@@ -536,9 +536,10 @@ def _tables(curve: Curve, common: set[flag_kinds.FlagKind]) -> Iterator[layout.T
     )
     further = filled(costs, curve.points)
     if further:
-        points = [
-            point for point in curve.points if any(column.entry(point).text for column in further)
-        ]
+        points = []
+        for point in curve.points:
+            if any(column.entry(point).text for column in further):
+                points.append(point)
         yield table(
             [*keys, *further],
             points,

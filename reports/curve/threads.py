@@ -184,11 +184,10 @@ def _default(cells: Sequence[CellResult]) -> int | None:
     taken = [
         cell.observed.taken_threads for cell in cells if cell.observed and not cell.column.threads
     ]
-    reported = [
-        cell.default_threads
-        for cell in cells
-        if cell.default_threads is not None and not cell.cell.cpu_quota
-    ]
+    reported = []
+    for cell in cells:
+        if cell.default_threads is not None and not cell.cell.cpu_quota:
+            reported.append(cell.default_threads)
     return next((count for count in (*taken, *reported[-1:]) if count is not None), None)
 
 
@@ -380,11 +379,10 @@ def advice(curve: Curve) -> str:
     unused = _unused(curve)
     stake = _stake(curve, best)
     others = [(point.at, point.findings.penalty) for point in _alternatives(curve, best)]
-    dearer = [
-        (count, penalty.value)
-        for count, penalty in others
-        if not stake or penalty.value >= 1 / WORSE
-    ]
+    dearer = []
+    for count, penalty in others:
+        if not stake or penalty.value >= 1 / WORSE:
+            dearer.append((count, penalty.value))
     if not others and len(curve.taking_part) == 1:
         undisturbed = "" if len(timed) == 1 else " undisturbed"
         words = [f"only {threads_name(best)} timed{undisturbed}: nothing to compare"]
@@ -415,16 +413,12 @@ def advice(curve: Curve) -> str:
 
 def _alternatives(curve: Curve, best: int) -> list[Point]:
     """Return the other counts that advice names: one thread, more than the best, or as good."""
-    return [
-        point
-        for point in curve.taking_part
-        if point.at != best
-        and (
-            point.at > best
-            or point.at == 1
-            or point.findings.penalty.verdict is not RatioVerdict.SLOWER
-        )
-    ]
+    alternatives = []
+    for point in curve.taking_part:
+        is_slower = point.findings.penalty.verdict is RatioVerdict.SLOWER
+        if point.at != best and (point.at > best or point.at == 1 or not is_slower):
+            alternatives.append(point)
+    return alternatives
 
 
 _WITHOUT = (
@@ -511,11 +505,10 @@ def mechanism(curve: Curve) -> str:
     best = curve.findings.best_threads
     if best is None:
         return ""
-    beyond = [
-        point
-        for point in curve.taking_part
-        if point.at > best and point.findings.penalty.verdict is RatioVerdict.SLOWER
-    ]
+    beyond = []
+    for point in curve.taking_part:
+        if point.at > best and point.findings.penalty.verdict is RatioVerdict.SLOWER:
+            beyond.append(point)
     if not beyond:
         return ""
     (start,) = (point for point in curve.points if point.at == best)

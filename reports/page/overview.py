@@ -124,18 +124,19 @@ def _panel_svg(group: Cell, ranking: Ranking, name: Callable[[Cell], str]) -> Ma
     def across(seconds: float) -> float:
         return round(left + (right - left) * seconds / longest, 1)
 
-    rows = [
-        {
-            "y": top + line * place + line / 2,
-            "tied": tied[place],
-            "name": one_line(name(cell.row), 24),
-            "low": across(timed.low or timed.median),
-            "median": across(timed.median),
-            "high": across(timed.high or timed.median),
-            "value": f"{number(timed.median)} {interval(timed)}",
-        }
-        for place, (cell, timed) in enumerate(shown)
-    ]
+    rows = []
+    for place, (cell, timed) in enumerate(shown):
+        rows.append(
+            {
+                "y": top + line * place + line / 2,
+                "tied": tied[place],
+                "name": one_line(name(cell.row), 24),
+                "low": across(timed.low or timed.median),
+                "median": across(timed.median),
+                "high": across(timed.high or timed.median),
+                "value": f"{number(timed.median)} {interval(timed)}",
+            }
+        )
     words = ", ".join(f"{name(cell.row)} {number(timed.median)} s" for cell, timed in shown)
     label = f"{group_name(group)}, seconds of a step, fastest first, {sum(tied)} tied: {words}"
     return rendered(

@@ -791,11 +791,10 @@ def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
     if len(files) > 1:
         digest = _hash("".join(file.digest for file in files))
     run_id = f"{first.made:%Y%m%dT%H%M%S}-{digest[:6]}"
-    records = [
-        _foreign_record(benchmark, file, launch, run_id, version)
-        for launch, file in enumerate(files)
-        for benchmark in file.foreign
-    ]
+    records = []
+    for launch, file in enumerate(files):
+        for benchmark in file.foreign:
+            records.append(_foreign_record(benchmark, file, launch, run_id, version))
     # As far as the samples show it: pytest-benchmark keeps no warm-up.
     counts = [record.outcome.sample_count() for record in records]
     protocol = Protocol(warmup_steps=0, steps=max(counts), minimum_steps=min(counts))

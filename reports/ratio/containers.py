@@ -149,11 +149,10 @@ def containers(matrix: Matrix, records: Iterable[Record]) -> Containers:
     for record in records:
         settings[record.place] = str(record.outcome.facts.thread_setting or "")
     best_threads = {curve.place: curve.findings.best_threads for curve in threads(matrix).curves}
-    defaults = [
-        _compare(cell, matrix, best_threads, settings)
-        for cell in matrix.cells.values()
-        if _has_default_threads(cell.cell)
-    ]
+    defaults = []
+    for cell in matrix.cells.values():
+        if _has_default_threads(cell.cell):
+            defaults.append(_compare(cell, matrix, best_threads, settings))
     judged = iter(with_verdicts([default.pair for default in defaults if default.pair is not None]))
     rows = [
         replace(default, pair=next(judged)) if default.pair else default for default in defaults
@@ -364,11 +363,10 @@ def _table(analysis: Containers, machine: str, defaults: Sequence[DefaultThreads
     """Return the table with a line for each row and quota."""
     notes = []
     for group, in_group in grouped(defaults, lambda default: default.own.group).items():
-        slower = [
-            default
-            for default in in_group
-            if default.pair and default.pair.verdict is RatioVerdict.SLOWER
-        ]
+        slower = []
+        for default in in_group:
+            if default.pair and default.pair.verdict is RatioVerdict.SLOWER:
+                slower.append(default)
         holes = [default for default in in_group if default.own.timed is None]
         notes += [f"{group_name(group)}: {advice(default)}" for default in (*slower, *holes)]
     return table(

@@ -290,15 +290,16 @@ def _draw(analysis: Machines, path: Path) -> list[Path]:
     """Draw a page for each machine: a panel for each network, rows down, ratios across."""
     pages = []
     for machine, other, pairs in analysis.rows:
-        points = [
-            (
-                group_name(pair.cell.group),
-                row_name(pair.cell.row),
-                place_heading(pair.cell.cell),
-                pair.ratio,
+        points = []
+        for pair in pairs:
+            points.append(
+                (
+                    group_name(pair.cell.group),
+                    row_name(pair.cell.row),
+                    place_heading(pair.cell.cell),
+                    pair.ratio,
+                )
             )
-            for pair in pairs
-        ]
         title = f"{analysis.name(machine)} against {analysis.name(other)}"
         across = (
             f"{QUANTITIES[analysis.matrix.quantity].title} over those on {analysis.name(other)}; "

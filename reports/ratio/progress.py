@@ -469,11 +469,10 @@ def _draw(analysis: Progress, path: Path) -> list[Path]:
     by_machine = grouped(analysis.rows, lambda standing: standing.place.machine)
     for machine, standings in by_machine.items():
         cores = analysis.matrix.hosts[machine].own_cores
-        with_own_cores = [
-            standing
-            for standing in standings
-            if cores is None or not _shares_cores(standing.place, cores)
-        ]
+        with_own_cores = []
+        for standing in standings:
+            if cores is None or not _shares_cores(standing.place, cores):
+                with_own_cores.append(standing)
         title = f"From the oldest framework to the newest, on {analysis.name(machine)}"
         across = "times as fast as the oldest framework; bars: intervals"
         pages.append((title, across, _points(with_own_cores or standings, analysis.all_modes)))

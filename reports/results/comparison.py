@@ -668,6 +668,7 @@ def side_of(records: Sequence[Record], host: Host | None, quantity: str = TIME) 
     status, reason, failed = _status(launches)
     if failed:
         flags.append(Flag(FAILED_LAUNCHES, failed))
+    flags = [flag for flag in flags if flag.kind is not CONTENDED]
     newest = launches[-1]
     return SideOfCell(
         status=status,
@@ -676,7 +677,7 @@ def side_of(records: Sequence[Record], host: Host | None, quantity: str = TIME) 
         launch_medians=numbers,
         contended=len(launches) - len(undisturbed),
         environment=newest.environment,
-        flags=tuple(flag for flag in flags if flag.kind is not CONTENDED),
+        flags=tuple(flags),
         too_short=any(record.outcome.too_short() for record in launches),
         variables=newest.variables,
         losses=first_losses(launches),

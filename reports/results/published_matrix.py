@@ -61,6 +61,12 @@ def _cell(table: Study, line: Mapping[str, str]) -> CellResult:
         reason = f"{reason}, says the paper"
     elif not seconds:
         reason = value("reason")
+    status = Status.OK
+    if not seconds:
+        status = _REASONS.get(kind, Status.UNSUPPORTED)
+    device = value("device")
+    if not device:
+        device = "cpu" if threads else "gpu"
     return CellResult(
         machine=table.hosts[machine].fingerprint,
         cell=axes.BLANK._replace(
@@ -68,10 +74,10 @@ def _cell(table: Study, line: Mapping[str, str]) -> CellResult:
             batch_size=batch,
             framework=value("framework"),
             mode=value("mode"),
-            device=value("device") or ("cpu" if threads else "gpu"),
+            device=device,
             threads=threads or NO_THREADS,
         ),
-        status=Status.OK if seconds else _REASONS.get(kind, Status.UNSUPPORTED),
+        status=status,
         reason=reason,
         flags=tuple(flags),
         seconds=published(seconds) if seconds else None,

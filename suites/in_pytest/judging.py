@@ -389,11 +389,10 @@ def _how_to_find_operators(slower: set[str], candidates: Sequence[Candidate]) ->
 
     A session has the times of the baseline, and not the baseline itself, which a profiler needs.
     """
-    cells = [
-        candidate.key
-        for candidate in candidates
-        if candidate.name in slower and isinstance(candidate.key, Cell)
-    ]
+    cells = []
+    for candidate in candidates:
+        if candidate.name in slower and isinstance(candidate.key, Cell):
+            cells.append(candidate.key)
     if cells:
         names = f"{cells[0].framework}/{cells[0].network}"
         return f"Which operator got slower: `dlbench explain {names} --against RELEASE|PYTHON`."
