@@ -631,11 +631,11 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path, text, part):
     path = written(tmp_path, text)
     with pytest.raises(FileError) as caught:
         runs_of([files.read(path)], "9.9")
-    said = str(caught.value)
-    assert part in said
-    assert str(path) in said
-    assert "\n" not in said
-    assert len(said) < len(str(path)) + 330
+    message = str(caught.value)
+    assert part in message
+    assert str(path) in message
+    assert "\n" not in message
+    assert len(message) < len(str(path)) + 330
     assert caught.value.exit_code == 2
 
 
