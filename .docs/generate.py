@@ -25,7 +25,7 @@ from dlbench.adapters import axes, protocol
 from dlbench.adapters.families import FAMILIES, LEARNING_RATE, Family, Own
 from dlbench.adapters.families.family import Numbers
 from dlbench.reports.results import outcome, record, statistics
-from dlbench.reports.results.flags import KINDS
+from dlbench.reports.results.flag_kinds import KINDS
 from dlbench.suites import cli
 from dlbench.suites.planning import framework, networks, settings, suite
 from dlbench.suites.planning.axes import AXIS_OPTIONS, PLAIN
@@ -96,10 +96,12 @@ def commands() -> str:
 def suites() -> str:
     """Return the suites and networks that come with dlbench, and the keys of a suite file."""
     suite_rows = []
-    for name, each in suite.shipped().items():
-        frameworks = len(each.frameworks)
-        launches = each.protocol.launches
-        suite_rows.append((f"`{name}`", each.summary, code(each.networks), frameworks, launches))
+    for name, shown_suite in suite.shipped().items():
+        frameworks = len(shown_suite.frameworks)
+        launches = shown_suite.protocol.launches
+        suite_rows.append(
+            (f"`{name}`", shown_suite.summary, code(shown_suite.networks), frameworks, launches)
+        )
     network_rows = []
     for name, network in networks.shipped().items():
         kind = type(network.family).__name__.lower()
@@ -237,15 +239,20 @@ def launch_settings() -> str:
         "A launch setting changes how a process is started, whatever the framework: "
         "`--tuning tuned+NAME`. `dlbench list --settings` says what this machine lacks for each.",
     ]
-    for name, each in settings.known_launch_settings().items():
-        needs = each.package or ("glibc" if each.glibc_malloc else "")
-        facts = {"Why": each.why, "Costs": each.costs, "Replaces": each.replaces, "Needs": needs}
+    for name, setting in settings.known_launch_settings().items():
+        needs = setting.package or ("glibc" if setting.glibc_malloc else "")
+        facts = {
+            "Why": setting.why,
+            "Costs": setting.costs,
+            "Replaces": setting.replaces,
+            "Needs": needs,
+        }
         parts += [
             f"## {name}",
             "\n".join(f"- {key}: {fact}" for key, fact in facts.items() if fact),
         ]
-        if each.variables:
-            variables = "\n".join(f"{key}={value}" for key, value in each.variables.items())
+        if setting.variables:
+            variables = "\n".join(f"{key}={value}" for key, value in setting.variables.items())
             parts.append(f"```text\n{variables}\n```")
     return "\n\n".join(parts) + "\n"
 
@@ -311,9 +318,9 @@ def json_records() -> str:
         statistics.Summary,
         statistics.Estimate,
     )
-    for each in classes:
-        about = inspect.getdoc(each) or ""
-        parts += [f"## {each.__name__}", about.split("\n\n")[0], fields_table(each)]
+    for documented in classes:
+        about = inspect.getdoc(documented) or ""
+        parts += [f"## {documented.__name__}", about.split("\n\n")[0], fields_table(documented)]
     return "\n\n".join(parts)
 
 
@@ -334,7 +341,7 @@ def fields_of(owner: type) -> list[tuple[str, str, str, str]]:
     lines = source.splitlines()
     body = ast.parse(source).body[0]
     assert isinstance(body, ast.ClassDef)
-    found = []
+    results = []
     for node, following in zip(body.body, [*body.body[1:], None], strict=True):
         if not isinstance(node, ast.AnnAssign) or node.end_lineno is None:
             continue
@@ -347,8 +354,8 @@ def fields_of(owner: type) -> list[tuple[str, str, str, str]]:
             comment.append(str(following.value.value))
         text = " ".join(part.lstrip("#:, ") for part in comment)
         default = "" if node.value is None else ast.unparse(node.value)
-        found.append((ast.unparse(node.target), ast.unparse(node.annotation), default, text))
-    return found
+        results.append((ast.unparse(node.target), ast.unparse(node.annotation), default, text))
+    return results
 
 
 PAGES: dict[str, Callable[[], str]] = {

@@ -37,13 +37,13 @@ def find_generated(app: Sphinx, page: str, content: list[str]) -> None:
     """Let links to pages that are made from the code, `../reference/axes.md`, lead to them."""
     folder = app.env.doc2path(page).parent
 
-    def found(link: re.Match[str]) -> str:
+    def generated_link(link: re.Match[str]) -> str:
         name = posixpath.normpath(posixpath.join(posixpath.dirname(page), link[1]))
         if (folder / f"{link[1]}.md").exists() or name not in app.env.found_docs:
             return link[0]
         return f"/{app.env.doc2path(name, base=False)}"
 
-    content[0] = _LINK.sub(found, content[0])
+    content[0] = _LINK.sub(generated_link, content[0])
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dlbench.hardware_probe.cpu import Cpu, Frequency, Virtualisation, probe_cpu
+from dlbench.hardware_probe.cpu import Cpu, Virtualisation, probe_cpu
 from dlbench.hardware_probe.files import ROOT, JsonRecord, parse_fields, read_text
 from dlbench.hardware_probe.gpu import Gpu, Gpus, probe_gpus
 from dlbench.hardware_probe.memory import Memory, probe_memory
@@ -160,6 +160,13 @@ def _describe_cpu(cpu: Cpu) -> list[tuple[str, str]]:
     quota = "no quota" if cpu.quota_cpus is None else f"quota of {cpu.quota_cpus:g}"
     usable = f"affinity mask of {len(cpu.affinity)} on {usable_cores}, {quota}"
     caches = [f"{cache.name} {cache.instances} x {_size(cache.size_bytes)}" for cache in cpu.caches]
+    frequency = _join_known(
+        ("min {:.0f} MHz", cpu.frequency.minimum_mhz),
+        ("max {:.0f} MHz", cpu.frequency.maximum_mhz),
+        ("now {:.0f} MHz", cpu.frequency.current_mhz),
+        ("governor {}", cpu.frequency.governor),
+        ("boost {}", _switch(cpu.frequency.boost)),
+    )
     return [
         ("CPU", cpu.model),
         ("Architecture", architecture),
@@ -168,7 +175,7 @@ def _describe_cpu(cpu: Cpu) -> list[tuple[str, str]]:
         ("NUMA nodes", str(cpu.numa_nodes)),
         ("Caches", ", ".join(caches)),
         ("Instruction sets", " ".join(cpu.instruction_sets)),
-        ("Frequency", _describe_frequency(cpu.frequency)),
+        ("Frequency", frequency),
         ("Virtualisation", _describe_virtualisation(cpu.virtualisation)),
     ]
 
@@ -222,16 +229,6 @@ def _switch(state: bool | None) -> str | None:
     if state is None:
         return None
     return "on" if state else "off"
-
-
-def _describe_frequency(frequency: Frequency) -> str:
-    return _join_known(
-        ("min {:.0f} MHz", frequency.minimum_mhz),
-        ("max {:.0f} MHz", frequency.maximum_mhz),
-        ("now {:.0f} MHz", frequency.current_mhz),
-        ("governor {}", frequency.governor),
-        ("boost {}", _switch(frequency.boost)),
-    )
 
 
 def _describe_gpu(gpu: Gpu) -> str:

@@ -46,11 +46,10 @@ def reports() -> dict[str, Report[Any]]:
 
 def suggested(records: Iterable[Record]) -> list[Report[Any]]:
     """Return the reports that have something to show of these records, in the order of names."""
-    timed = [
-        record
-        for record in records
-        if record.outcome.status is Status.OK and record.outcome.was_timed()
-    ]
+    timed = []
+    for record in records:
+        if record.outcome.status is Status.OK and record.outcome.was_timed():
+            timed.append(record)
     cells = {record.cell for record in timed}
     families = [family_of_record(record) for record in timed]
     family_names = {family.name for family in families if family is not None}

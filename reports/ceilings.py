@@ -66,11 +66,10 @@ GpuCeilings = dict[str, dict[str, Best]]
 
 def gpu_ceilings(results: Results) -> dict[Gpu, GpuCeilings]:
     """Return the ceilings of each GPU, in the order of machines and devices."""
-    records = [
-        record
-        for record in results.records
-        if not record.cell.on_cpu and record.outcome.device is not None
-    ]
+    records = []
+    for record in results.records:
+        if not record.cell.on_cpu and record.outcome.device is not None:
+            records.append(record)
     records_by_gpu = grouped(
         records, lambda record: (record.machine, record.cell.device, _board(record))
     )
@@ -195,24 +194,21 @@ def ceilings_tables(results: Results) -> list[Table]:
 
 
 def _cpu_table(host: Host, ceilings: Ceilings) -> Table:
-    rows = tuple(
-        entries(
-            str(ceiling.threads),
-            number(ceiling.gemm_flops_per_second * 1e-9),
-            number(ceiling.bandwidth_bytes_per_second * 1e-9),
-        )
-        for ceiling in ceilings.measured
-    )
-    doubts = [
-        f"{ceiling.threads} threads: {ceiling.doubt}"
-        for ceiling in ceilings.measured
-        if ceiling.doubt
-    ]
+    rows = []
+    doubts = []
+    for ceiling in ceilings.measured:
+        gemm = number(ceiling.gemm_flops_per_second * 1e-9)
+        bandwidth = number(ceiling.bandwidth_bytes_per_second * 1e-9)
+        rows.append(entries(str(ceiling.threads), gemm, bandwidth))
+        if ceiling.doubt:
+            doubts.append(f"{ceiling.threads} threads: {ceiling.doubt}")
     notes = (
         "Single-precision matrix products by NumPy's BLAS; bytes read and written by a += b.",
         *doubts,
     )
-    return Table(f"Ceilings of the CPU: {host.name}", ("threads", "GFLOP/s", "GB/s"), rows, notes)
+    return Table(
+        f"Ceilings of the CPU: {host.name}", ("threads", "GFLOP/s", "GB/s"), tuple(rows), notes
+    )
 
 
 _ROWS = (
@@ -224,17 +220,18 @@ _ROWS = (
 
 
 def _gpu_table(host: Host, gpu: Gpu, ceilings: GpuCeilings) -> Table:
-    rows = [
-        entries(
-            words.format(TRANSFER_WORDS.get(name, name)),
-            number(best.value / scale),
-            unit,
-            str(best.launches) if best.row else "",
-            best.row or "an earlier launch",
-        )
-        for kind, words, scale, unit in _ROWS
-        for name, best in ceilings[kind].items()
-    ]
+    rows = []
+    for kind, words, scale, unit in _ROWS:
+        for name, best in ceilings[kind].items():
+            rows.append(
+                entries(
+                    words.format(TRANSFER_WORDS.get(name, name)),
+                    number(best.value / scale),
+                    unit,
+                    str(best.launches) if best.row else "",
+                    best.row or "an earlier launch",
+                )
+            )
     notes = ["Each is the best of all launches that measured it."]
     if gpus.COPY in ceilings[TRANSFERS]:
         notes.append(
@@ -270,20 +267,12 @@ def ceilings_data(results: Results) -> dict[str, Any]:
         if machine in results.ceilings:
             for ceiling in results.ceilings[machine].measured:
                 cpu.append({name: getattr(ceiling, name) for name in _CPU_FIELDS})
-        machines.append(
-            {
-                "machine": machine,
-                "machine_name": (
-                    results.hosts[machine].name if machine in results.hosts else machine[:12]
-                ),
-                "cpu": cpu,
-                "gpus": [
-                    _gpu_object(gpu, ceilings)
-                    for gpu, ceilings in ceilings_by_gpu.items()
-                    if gpu[0] == machine
-                ],
-            }
-        )
+        boards = []
+        for gpu, ceilings in ceilings_by_gpu.items():
+            if gpu[0] == machine:
+                boards.append(_gpu_object(gpu, ceilings))
+        name = results.hosts[machine].name if machine in results.hosts else machine[:12]
+        machines.append({"machine": machine, "machine_name": name, "cpu": cpu, "gpus": boards})
     return {"schema": SCHEMA, "machines": machines}
 
 

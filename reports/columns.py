@@ -173,17 +173,13 @@ def within(
     def on_part(read: Callable[[Row], Any]) -> Callable[[Outer], Any]:
         return lambda outer: read(part(outer))
 
-    return tuple(
-        Column(
-            column.key,
-            column.heading,
-            on_part(column.value),
-            None if column.text is None else on_part(column.text),
-            column.fields,
-            None if column.csv is None else on_part(column.csv),
-        )
-        for column in columns
-    )
+    columns_of_whole = []
+    for column in columns:
+        value = on_part(column.value)
+        text = None if column.text is None else on_part(column.text)
+        csv = None if column.csv is None else on_part(column.csv)
+        columns_of_whole.append(Column(column.key, column.heading, value, text, column.fields, csv))
+    return tuple(columns_of_whole)
 
 
 def objects(columns: Iterable[Column[Row]], rows: Iterable[Row]) -> list[dict[str, Any]]:

@@ -58,11 +58,10 @@ def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> dict[
     profile = outcome.profile
     if profile is None:
         raise ReportError("This launch has no profile.")
-    shown = [
-        operator
-        for operator in profile.operators
-        if operator.on_device is not cell.on_cpu and operator.calls > 0
-    ]
+    shown = []
+    for operator in profile.operators:
+        if operator.on_device is not cell.on_cpu and operator.calls > 0:
+            shown.append(operator)
     busy = sum(operator.seconds for operator in shown)
     calls = sum(operator.calls for operator in shown)
     whole = max(profile.step_seconds, busy)
@@ -78,6 +77,14 @@ def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> dict[
         flops = family.flops(cell.batch_size, cell.infers)
     products = sum(operator.seconds for operator in operators if operator.kind in PRODUCTS)
     software = [outcome.software.get(key) for key in ("framework", "version")]
+    starting = "" if cell.on_cpu else starting_words(outcome)
+    slowdown = step_rate = product_rate = None
+    if seconds is not None:
+        slowdown = profile.step_seconds / seconds
+    if flops and seconds:
+        step_rate = flops / seconds
+    if flops and products > 0:
+        product_rate = flops / products
     return {
         "cell": cell,
         "software": " ".join(str(part) for part in software if part),
@@ -92,12 +99,12 @@ def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> dict[
         "flops": flops,
         "product_seconds": products,
         "own_rate": outcome.gemm_flops_per_second,
-        "starting": "" if cell.on_cpu else starting_words(outcome),
-        "slowdown": None if seconds is None else profile.step_seconds / seconds,
+        "starting": starting,
+        "slowdown": slowdown,
         "busy_seconds": busy,
         "calls": calls,
-        "product_rate": flops / products if flops and products > 0 else None,
-        "step_rate": flops / seconds if flops and seconds else None,
+        "product_rate": product_rate,
+        "step_rate": step_rate,
     }
 
 

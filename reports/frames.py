@@ -301,13 +301,18 @@ _EVIDENCE = ("wanting_threads", "cpu_per_wall", "waiting_per_wall")
 
 def _launch(record: Record, host: Host | None) -> dict[str, Any]:
     outcome = record.outcome
-    parity = outcome.parity
+    verdict = loss_error = update_error = None
+    if outcome.parity is not None:
+        verdict = outcome.parity.verdict
+        loss_error = outcome.parity.loss_error
+        update_error = outcome.parity.update_error
     observed = observe([outcome])
     faults = faults_per_step(outcome)
-    return {
-        **{name: getattr(record, name) for name in _RECORD_FIELDS},
-        **{name: getattr(outcome, name) for name in _OUTCOME_FIELDS},
-        **{name: axis_value(record.cell, name) for name in axes.NAMES},
+    flag_names = [flag.kind.name for flag in record_flags(record, host)]
+    row = {name: getattr(record, name) for name in _RECORD_FIELDS}
+    row |= {name: getattr(outcome, name) for name in _OUTCOME_FIELDS}
+    row |= {name: axis_value(record.cell, name) for name in axes.NAMES}
+    row |= {
         "variables": variables_in_a_field(record.variables),
         "machine_name": None if host is None else host.name,
         "block": record.launch,
@@ -315,16 +320,20 @@ def _launch(record: Record, host: Host | None) -> dict[str, Any]:
         "status": outcome.status.value,
         "seconds": outcome.median_seconds(),
         "steps": outcome.timed_steps(),
-        "flags": " ".join(flag.kind.name for flag in record_flags(record, host)),
-        "parity": None if parity is None else parity.verdict,
-        "loss_error": None if parity is None else parity.loss_error,
-        "update_error": None if parity is None else parity.update_error,
-        **{name: None if observed is None else getattr(observed, name) for name in _EVIDENCE},
+        "flags": " ".join(flag_names),
+        "parity": verdict,
+        "loss_error": loss_error,
+        "update_error": update_error,
+    }
+    for name in _EVIDENCE:
+        row[name] = None if observed is None else getattr(observed, name)
+    row |= {
         "cpu_joules": cpu_joules(outcome),
         "faults": faults,
         "faults_share": None if faults is None else share_of_step(outcome, faults),
         "contended": contended(record, host),
     }
+    return row
 
 
 def _read(

@@ -3,10 +3,14 @@
 from collections.abc import Iterable
 
 from dlbench.reports.formats.layout import why_hole
-from dlbench.reports.results.cells import CellResult, in_the_running
-from dlbench.reports.results.flags import NEAR_PEAK, PARITY_UNCHECKED, THREADS_EXCEEDED, FlagKind
+from dlbench.reports.results.cells import CellResult
+from dlbench.reports.results.flag_kinds import (
+    NEAR_PEAK,
+    PARITY_UNCHECKED,
+    THREADS_EXCEEDED,
+    FlagKind,
+)
 from dlbench.reports.results.keys import grouped
-from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import counted, name_of
 
 _DOUBTS: tuple[tuple[FlagKind, str], ...] = (
@@ -16,16 +20,6 @@ _DOUBTS: tuple[tuple[FlagKind, str], ...] = (
 )
 _NAMED = 3
 """Cells that a sentence names; it counts the others."""
-
-
-def not_compared(matrix: Matrix) -> list[CellResult]:
-    """Return the cells that are not compared with the others at their place."""
-    others = []
-    cells_by_place = grouped(matrix.cells.values(), lambda cell: (cell.column, cell.work))
-    for cells in cells_by_place.values():
-        compared = {cell.cell for cell, _ in in_the_running(cells)}
-        others += [cell for cell in cells if cell.cell not in compared]
-    return others
 
 
 def why_left_out(cell: CellResult) -> str:

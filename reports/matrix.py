@@ -15,7 +15,7 @@ from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.formats.pictures import DotPanel, Dots, dots_to_picture
 from dlbench.reports.report import AGAINST, ALL_MODES, ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.results.cells import CellResult
-from dlbench.reports.results.flags import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
+from dlbench.reports.results.flag_kinds import FEW_LAUNCHES, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.results.hosts import name_among
 from dlbench.reports.results.keys import Place, grouped
 from dlbench.reports.results.matrix import Matrix
@@ -159,11 +159,12 @@ def _has_empty_fields(matrix: Matrix) -> bool:
 def _missing_lines(matrix: Matrix, quantity: str) -> list[str]:
     """Return the reasons of cells without a time, and of those without this quantity."""
     cells = list(matrix.cells.values())
-    without_time = [
-        (layout.HOLES[cell.status], cell.reason or "no reason was given", cell)
-        for cell in cells
-        if not cell.shown
-    ]
+    without_time = []
+    for cell in cells:
+        if not cell.shown:
+            without_time.append(
+                (layout.HOLES[cell.status], cell.reason or "no reason was given", cell)
+            )
     without_quantity = []
     for reason, cells_without in reasons(cells, quantity).items():
         text = f"not measured: {reason}"
@@ -174,13 +175,12 @@ def _missing_lines(matrix: Matrix, quantity: str) -> list[str]:
 def _flag_lines(matrix: Matrix, common: Collection[FlagKind]) -> list[str]:
     """Return the sentences of the flags of single cells, up to `_DETAILS`."""
     left_out = {*common, FEW_LAUNCHES, PARITY_UNCHECKED}
-    facts = [
-        (flag.kind.symbol, flag.sentence, cell)
-        for cell in matrix.cells.values()
-        if cell.shown
-        for flag in cell.flags
-        if flag.kind not in left_out
-    ]
+    facts = []
+    for cell in matrix.cells.values():
+        if cell.shown:
+            for flag in cell.flags:
+                if flag.kind not in left_out:
+                    facts.append((flag.kind.symbol, flag.sentence, cell))
     lines = _merge(matrix, facts)
     if len(lines) > _DETAILS:
         lines = [*lines[:_DETAILS], f"... and {len(lines) - _DETAILS} more; --json shows all"]

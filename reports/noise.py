@@ -156,6 +156,7 @@ def _noise(
     fault_counts = [faults_per_step(record.outcome) for record in records]
     faults = [count for count in fault_counts if count is not None]
     turns = [record.outcome.outside.turns for record in records if record.outcome.outside]
+    disturbed = [sum(disturbed_turns(launch_turns)) for launch_turns in turns]
     return Noise(
         place=place,
         launches=len(records),
@@ -165,7 +166,7 @@ def _noise(
         fewest_faults=min(faults, default=None),
         most_faults=max(faults, default=None),
         lost_to_faults=fmean(_lost_to_faults(record) for record in records),
-        disturbed_turns=sum(sum(disturbed_turns(launch_turns)) for launch_turns in turns),
+        disturbed_turns=sum(disturbed),
         turns=sum(map(len, turns)),
         keeps_heap=all(_keeps_heap(record) for record in records),
         fits=fits,
@@ -333,17 +334,18 @@ def _page(results: Results) -> Page:
     title = "What launches differ by"
     if not noises:
         return Page((_NOTHING,), (table(_COLUMNS, noises, title, "cells"),))
-    tables = [
-        table(
-            _COLUMNS,
-            rows,
-            f"{title}, on {results.hosts[machine].name}",
-            "cells",
-            lambda noise: work_name(noise.place.cell),
-            keys=2,
+    tables = []
+    for machine, rows in grouped(noises, lambda noise: noise.place.machine).items():
+        tables.append(
+            table(
+                _COLUMNS,
+                rows,
+                f"{title}, on {results.hosts[machine].name}",
+                "cells",
+                lambda noise: work_name(noise.place.cell),
+                keys=2,
+            )
         )
-        for machine, rows in grouped(noises, lambda noise: noise.place.machine).items()
-    ]
     legends = axes.legends(noise.place.cell for noise in noises)
     return Page(tuple(sentences(noises)), tuple(tables), (*_LEGEND, *legends))
 

@@ -119,17 +119,18 @@ def _page(results: Results) -> Page:
     title = "Where a launch's time goes"
     if not rows:
         return Page((_OLDER,), (table(_COLUMNS, rows, title, "cells"),))
-    tables = [
-        table(
-            _COLUMNS,
-            rows_of_machine,
-            f"{title}, on {results.hosts[machine].name}",
-            "cells",
-            lambda row: work_name(row.cell),
-            keys=2,
+    tables = []
+    for machine, rows_of_machine in groupby(rows, lambda row: row.machine):
+        tables.append(
+            table(
+                _COLUMNS,
+                rows_of_machine,
+                f"{title}, on {results.hosts[machine].name}",
+                "cells",
+                lambda row: work_name(row.cell),
+                keys=2,
+            )
         )
-        for machine, rows_of_machine in groupby(rows, lambda row: row.machine)
-    ]
     return Page((), tuple(tables), (*_LEGEND, *axes.legends(row.cell for row in rows)))
 
 

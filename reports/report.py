@@ -87,8 +87,9 @@ class ReportSource:
     def _matrix(self) -> Matrix:
         if self.options.reference:
             from dlbench.reports.results.published import study
+            from dlbench.reports.results.published_matrix import published_matrix
 
-            return study(self.options.reference).matrix()
+            return published_matrix(study(self.options.reference))
         return build_matrix(self.results())
 
     def builds(self) -> "MeasuredBuilds":

@@ -90,11 +90,10 @@ def tail_of(cell: CellResult) -> Summary | None:
 
 def serving(matrix: Matrix, within: float | None) -> Serving:
     """Return the choice of each network and row with the most examples per second in the limit."""
-    cells = [
-        cell
-        for cell in matrix.cells.values()
-        if cell.cell.infers and cell.timed is not None and cell.items_per_second is not None
-    ]
+    cells = []
+    for cell in matrix.cells.values():
+        if cell.cell.infers and cell.timed is not None and cell.items_per_second is not None:
+            cells.append(cell)
     choices_by_row = grouped(cells, lambda cell: (cell.machine, axes.without(cell.cell, *_CHOSEN)))
     rows = []
     for choices in choices_by_row.values():

@@ -287,7 +287,9 @@ def gate(
     given = _given(GateOptions, words, SidesKeywords)
     with _measuring(["gate", given.name], given, progress):
         measured = measure_gate(given)
-    return GateResult(measured.comparison, _store_name(given.store_file), measured.run.id)
+    return GateResult(
+        measured.comparison, servers.without_password(given.store_file), measured.run.id
+    )
 
 
 def compare(
@@ -345,7 +347,7 @@ def compare(
         given = _given(CompareOptions, words, CompareKeywords)
         with _measuring(["compare"], given, progress):
             comparison = compare_stored(given)
-        return CompareResult(comparison, _store_name(given.store_file))
+        return CompareResult(comparison, servers.without_password(given.store_file))
     if candidate is not None and not is_step(candidate):
         raise UsageError(
             f"{baseline} is a step and {candidate} is not. Give two steps, or two stored runs."
@@ -355,7 +357,9 @@ def compare(
     given = _given(CompareOptions, words, CompareKeywords)
     with _measuring(["compare"], given, progress):
         measured = measure_comparison(given)
-    return CompareResult(measured.comparison, _store_name(given.store_file), measured.run.id)
+    return CompareResult(
+        measured.comparison, servers.without_password(given.store_file), measured.run.id
+    )
 
 
 def _two_steps(baseline: Step, candidate: Step | None) -> dict[str, Any]:
@@ -428,10 +432,6 @@ def _texts(value: Any) -> list[str]:
     return [str(value)]
 
 
-def _store_name(target: str) -> str:
-    return servers.without_password(target)
-
-
 # Around a measurement.
 
 _PATIENCE_SECONDS = 10.0
@@ -466,11 +466,10 @@ def _measuring(first: Sequence[str], given: BuildOptions, progress: bool) -> Ite
 def _command_line(given: BuildOptions) -> list[str]:
     """Return the options of the equivalent command, for its hints."""
     left_out = {"store_file", "name", "first", "second"}
-    names = [
-        field.name
-        for field in fields(given)
-        if field.name not in left_out and getattr(given, field.name) != field.default
-    ]
+    names = []
+    for field in fields(given):
+        if field.name not in left_out and getattr(given, field.name) != field.default:
+            names.append(field.name)
     store: str = vars(given)["store_file"]
     stored = [vars(given).get(name, "") for name in ("first", "second")]
     return [*filter(None, stored), *words_of(given, names), *words_of_store(store)]

@@ -91,7 +91,9 @@ def variables_of_the_shell() -> Iterator[None]:
     everybody."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [
-            name for name in os.environ if any(fnmatch(name, each) for each in TELLING_VARIABLES)
+            name
+            for name in os.environ
+            if any(fnmatch(name, pattern) for pattern in TELLING_VARIABLES)
         ]:
             patch.delenv(name)
         yield
@@ -168,8 +170,8 @@ def command(
         monkeypatch.setattr(sys, "argv", ["dlbench", *words])
         with pytest.raises(SystemExit) as caught:
             cli.main()
-        said = capsys.readouterr()
-        return caught.value.code, said.out, said.err
+        output = capsys.readouterr()
+        return caught.value.code, output.out, output.err
 
     yield carry_out
     for number, handler in before.items():

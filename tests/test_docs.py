@@ -51,15 +51,15 @@ def anchors(document: Path) -> set[str]:
     """Return the anchors of a document's headings, as GitHub makes them."""
     text = document.read_text(encoding="utf-8")
     text = re.sub(r"^( *)```.*?^\1```", "", text, flags=re.MULTILINE | re.DOTALL)
-    found: set[str] = set()
+    result: set[str] = set()
     for heading in _HEADING.findall(text):
         plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
         slug = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
         count = 0
-        while (f"{slug}-{count}" if count else slug) in found:
+        while (f"{slug}-{count}" if count else slug) in result:
             count += 1
-        found.add(f"{slug}-{count}" if count else slug)
-    return found
+        result.add(f"{slug}-{count}" if count else slug)
+    return result
 
 
 def broken(document: Path, made: set[str]) -> list[str]:

@@ -117,8 +117,8 @@ def test_the_files_of_the_wheel_take_a_visitors_first_steps(wheel: Path, tmp_pat
         archive.extractall(unpacked)
     variables = variables_of_command(tmp_path / "home", PYTHONPATH=str(unpacked))
     program = "import dlbench; print(dlbench.__file__)"
-    found = subprocess.check_output([sys.executable, "-c", program], env=variables, text=True)
-    assert Path(found.strip()).is_relative_to(unpacked)
+    output = subprocess.check_output([sys.executable, "-c", program], env=variables, text=True)
+    assert Path(output.strip()).is_relative_to(unpacked)
     take(STEPS, sys.executable, tmp_path / "work", variables)
 
 

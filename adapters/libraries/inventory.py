@@ -117,11 +117,13 @@ def project(module: str) -> Dict[str, str]:
         or _classifiers(about, "License")
         or str(about["License"] or "")
     )
+    tags = [str(tag).rpartition("-")[2] for tag in wheel.get_all("Tag") or []]
+    platforms = ", ".join(dict.fromkeys(tags))
     facts = {
         "distribution": "%s %s" % (about["Name"], about["Version"]),
         "creator": str(about["Author"] or about["Author-email"] or about["Maintainer"] or ""),
         "licence": licence,
-        "platform": _classifiers(about, "Operating System") or _platforms(wheel),
+        "platform": _classifiers(about, "Operating System") or platforms,
         "languages": _classifiers(about, "Programming Language"),
         "libraries": "%d shared libraries" % libraries if libraries else "",
     }
@@ -136,8 +138,3 @@ def _classifiers(about: Any, kind: str) -> str:
         if str(classifier).startswith(kind + " ::") and not _VERSION.match(part):
             parts.append(part)
     return ", ".join(dict.fromkeys(parts))
-
-
-def _platforms(wheel: Any) -> str:
-    platforms = [str(tag).rpartition("-")[2] for tag in wheel.get_all("Tag") or []]
-    return ", ".join(dict.fromkeys(platforms))

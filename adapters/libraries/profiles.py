@@ -144,13 +144,9 @@ _PATTERNS = (
 _RULES = tuple((kind, re.compile(pattern)) for kind, pattern in _PATTERNS)
 
 
-def _with_word_breaks(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-
 def kind(name: str) -> str:
     """Return the kind, one of KINDS, of an operator or kernel of this name."""
-    words = _with_word_breaks(name)
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     for rule, pattern in _RULES:
         if pattern.search(words):
             return rule

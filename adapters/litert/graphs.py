@@ -197,9 +197,9 @@ class LiteRtFunctions(Functions):
 
     def _fully_connected(self, values: Value, weight: Value, bias: Optional[Value]) -> Value:
         shape = (values.shape[0], weight.shape[0])
-        return self.graph.node(
-            _OPERATORS.FULLY_CONNECTED, [values, weight, bias], shape, _fully_connected_options()
-        )
+        options = schema.FullyConnectedOptionsT()
+        options.keepNumDims = False
+        return self.graph.node(_OPERATORS.FULLY_CONNECTED, [values, weight, bias], shape, options)
 
     def dense(self, name: str, values: Value) -> Value:
         weight = self.w[name + ".weight"]
@@ -328,12 +328,6 @@ class LiteRtFunctions(Functions):
         return self.graph.node(
             _OPERATORS.CONCATENATION, outputs, (values.shape[0], hidden), options
         )
-
-
-def _fully_connected_options() -> Any:
-    options = schema.FullyConnectedOptionsT()
-    options.keepNumDims = False
-    return options
 
 
 def inference_model(

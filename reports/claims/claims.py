@@ -21,6 +21,7 @@ from dlbench.reports.claims.figures import Figure, Question, Tables
 from dlbench.reports.curve.training import Losses
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.published import TABLES, study
+from dlbench.reports.results.published_matrix import published_matrix
 from dlbench.reports.results.statistics import (
     WORSE,
     Estimate,
@@ -212,7 +213,7 @@ def _try_on_paper(claim: Claim) -> Evidence:
 
 @functools.cache
 def _published(table: str, machines: frozenset[str]) -> Tables:
-    matrix = study(table).matrix() if table in TABLES else Matrix()
+    matrix = published_matrix(study(table)) if table in TABLES else Matrix()
     if machines:
         cells = {key: cell for key, cell in matrix.cells.items() if cell.column.machine in machines}
         matrix = replace(matrix, cells=cells)

@@ -22,10 +22,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.curve.curve import computes_nothing
-from dlbench.reports.curve.rnn import sizes_of
+from dlbench.reports.curve.elman import sizes_of
 from dlbench.reports.curve.training import SETTING, Losses, published_losses
 from dlbench.reports.results.cells import CellResult, fastest_mode
-from dlbench.reports.results.flags import Flag
+from dlbench.reports.results.flag_kinds import Flag
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import rest_of, work_name
@@ -552,7 +552,9 @@ def _pair_name(slower: FigurePoint | None, faster: FigurePoint | None, several: 
     """Return the name of a pair: the common part once, a missing side as a question mark."""
     if slower is not None and faster is not None and slower.cell is None:
         apart = [name for name, value in slower.axes.items() if faster.axes.get(name) != value]
-        sides = [", ".join(str(point[name]) for name in apart) for point in (slower, faster)]
+        sides = []
+        for point in (slower, faster):
+            sides.append(", ".join(str(point[name]) for name in apart))
         return f"{_side_name(slower, several, *apart)}: {' / '.join(sides)}"
     names = ["?" if point is None else _side_name(point, several) for point in (slower, faster)]
     shared = next(

@@ -220,11 +220,10 @@ def _claimed_range(all_claimed: Sequence[Claimed]) -> str:
 
 def _warnings(evidence: Evidence) -> str:
     """Return the number of figures from cells with a flag, and the names of these flags."""
-    flagged = [
-        question.flags
-        for question, _ in evidence.figures
-        if question.found is not None and question.flags
-    ]
+    flagged = []
+    for question, _ in evidence.figures:
+        if question.found is not None and question.flags:
+            flagged.append(question.flags)
     if not flagged:
         return ""
     kinds = dict.fromkeys(flag.kind.name for flags in flagged for flag in flags)

@@ -42,17 +42,16 @@ _LEVEL_OF_OUTCOME: dict[str, Level] = {
 
 def annotation(level: Level, title: str, message: str, file: str = "") -> str:
     """Return one workflow command."""
-    properties = {"file": file, "title": title}
-    given = ",".join(f"{key}={_property(value)}" for key, value in properties.items() if value)
-    return f"::{level} {given}::{_message(message)}"
+    properties = []
+    for key, value in {"file": file, "title": title}.items():
+        if value:
+            escaped = _message(value).replace(":", "%3A").replace(",", "%2C")
+            properties.append(f"{key}={escaped}")
+    return f"::{level} {','.join(properties)}::{_message(message)}"
 
 
 def _message(text: str) -> str:
     return one_line(text).replace("%", "%25")
-
-
-def _property(text: str) -> str:
-    return _message(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def comparison_to_github(comparison: Comparison) -> str:

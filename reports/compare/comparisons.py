@@ -21,7 +21,7 @@ from dlbench.reports.compare.report import (
 )
 from dlbench.reports.formats.layout import Page
 from dlbench.reports.report import Report, ReportSource
-from dlbench.reports.results.comparison import CellComparison, Comparison, compare_sides
+from dlbench.reports.results.comparison import Comparison, compare_sides
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.operators import step_differences
 from dlbench.reports.results.record import BISECTING, Run
@@ -65,16 +65,16 @@ def outcome(pair: Compared) -> str:
     return gate_outcome(comparison).line if run.purpose == "gate" else headline(comparison)
 
 
-def _finding(cell: CellComparison) -> dict[str, Any]:
-    return {
-        "cell": axes.values(cell.cell),
-        "quantity": cell.quantity,
-        "finding": WORDS[cell.verdict].word,
-    }
-
-
 def _findings(pair: Compared) -> list[dict[str, Any]]:
-    return [_finding(cell) for cell in pair[1].cells]
+    _, comparison = pair
+    return [
+        {
+            "cell": axes.values(cell.cell),
+            "quantity": cell.quantity,
+            "finding": WORDS[cell.verdict].word,
+        }
+        for cell in comparison.cells
+    ]
 
 
 def _operators_data(pair: Compared) -> list[dict[str, Any]]:

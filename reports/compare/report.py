@@ -21,7 +21,7 @@ from dlbench.reports.report import Report
 from dlbench.reports.results.comparison import CellComparison, Comparison
 from dlbench.reports.results.conclusion import Conclusion
 from dlbench.reports.results.differences import side_differences_line
-from dlbench.reports.results.flags import KINDS, PARITY_UNCHECKED, FlagKind
+from dlbench.reports.results.flag_kinds import KINDS, PARITY_UNCHECKED, FlagKind
 from dlbench.reports.results.judged import JUDGED, TIME
 from dlbench.reports.results.naming import counted, head_of, name_of, rest_of, row_name, work_name
 from dlbench.reports.results.number_text import percent
@@ -256,19 +256,26 @@ def comparison_rows(comparison: Comparison) -> Rows:
 
 def comparison_data(comparison: Comparison) -> dict[str, Any]:
     """Return a JSON object: the sides, the rule, the counts, and an object for each cell."""
+    machines = []
+    for host in comparison.hosts:
+        machines.append({"machine": host.fingerprint, "machine_name": host.name})
+    gate = None
+    if comparison.purpose == "gate":
+        gate = plain(gate_outcome(comparison))
+    counts = {verdict.name: len(cells) for verdict, cells in by_verdict(comparison).items()}
+    rule = dict(plain(comparison.rule))
+    rule.pop("words", None)
     return {
         "baseline": comparison.baseline,
         "candidate": comparison.candidate,
         "purpose": comparison.purpose,
         "same_session": comparison.same_session,
-        "machines": [
-            {"machine": host.fingerprint, "machine_name": host.name} for host in comparison.hosts
-        ],
+        "machines": machines,
         "headline": headline(comparison),
-        "gate": plain(gate_outcome(comparison)) if comparison.purpose == "gate" else None,
-        "counts": {verdict.name: len(cells) for verdict, cells in by_verdict(comparison).items()},
+        "gate": gate,
+        "counts": counts,
         "geometric_mean": plain(comparison.geometric_mean),
-        "rule": {key: value for key, value in plain(comparison.rule).items() if key != "words"},
+        "rule": rule,
         "notes": list(comparison.notes),
         "differences": plain(comparison.differences),
         "only_in": {
@@ -504,11 +511,10 @@ def outcome_of(counts: Mapping[Verdict, int], noun: str, of_time: bool = True) -
         return GateOutcome("failed", _counts_text(counts, failing, judged, of_time))
     if total == counts.get(Verdict.HOLE, 0):
         return GateOutcome("undecided", f"no {noun} was measured on both sides")
-    undecided = [
-        verdict
-        for verdict in Verdict
-        if verdict not in GRAVE and counts.get(verdict) and WORDS[verdict].clause
-    ]
+    undecided = []
+    for verdict in Verdict:
+        if verdict not in GRAVE and counts.get(verdict) and WORDS[verdict].clause:
+            undecided.append(verdict)
     if undecided:
         return GateOutcome("undecided", _counts_text(counts, undecided, judged, of_time))
     return GateOutcome("passed", f"no {'slowdown' if of_time else 'regression'} in {judged}")

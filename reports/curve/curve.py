@@ -24,7 +24,7 @@ from dlbench.reports.columns import (
 from dlbench.reports.formats.csv import MEDIAN, Rows
 from dlbench.reports.formats.layout import MISSING, Entry
 from dlbench.reports.left_out import left_out
-from dlbench.reports.results import flags
+from dlbench.reports.results import flag_kinds
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import Key, Place, grouped
@@ -136,7 +136,7 @@ def best_times(curves: Iterable[Curve[At, PointFindings, CurveFindings]]) -> dic
 
 def usable(cell: CellResult) -> Summary | None:
     """Return the time of a cell with correct mathematics and no extra threads, else None."""
-    return None if cell.has(flags.THREADS_EXCEEDED) else cell.timed
+    return None if cell.has(flag_kinds.THREADS_EXCEEDED) else cell.timed
 
 
 def left_out_points(points: Iterable[AnyPoint]) -> list[str]:
@@ -242,11 +242,11 @@ def filled(
     columns: Iterable[Column[SomePoint]], points: Sequence[SomePoint]
 ) -> list[Column[SomePoint]]:
     """Return the columns of a table that have something in them."""
-    return [
-        column
-        for column in columns
-        if column.heading is not None and any(_has_text(column, point) for point in points)
-    ]
+    columns_with_text = []
+    for column in columns:
+        if column.heading is not None and any(_has_text(column, point) for point in points):
+            columns_with_text.append(column)
+    return columns_with_text
 
 
 def _has_text(column: Column[SomePoint], point: SomePoint) -> bool:

@@ -48,7 +48,7 @@ from dlbench.reports.curve.curve import (
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
-from dlbench.reports.results import flags
+from dlbench.reports.results import flag_kinds
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import Place, column_of, differ, grouped, row_of
@@ -62,12 +62,12 @@ PAYS = 0.10
 """A larger mini-batch pays where throughput grows by this share for each doubling."""
 _WORTH = 1 + PAYS
 _DOUBTS = (
-    flags.OTHER_ENVIRONMENT,
-    flags.PARITY_UNCHECKED,
-    flags.ECC_ERRORS,
-    flags.CONTENDED,
-    flags.DEVICE_THROTTLED,
-    flags.DEVICE_TIME,
+    flag_kinds.OTHER_ENVIRONMENT,
+    flag_kinds.PARITY_UNCHECKED,
+    flag_kinds.ECC_ERRORS,
+    flag_kinds.CONTENDED,
+    flag_kinds.DEVICE_THROTTLED,
+    flag_kinds.DEVICE_TIME,
 )
 """A size with one of these takes no part as long as another is without it."""
 SHOWN = (SECONDS, "items", *OF_LAUNCHES)
@@ -255,7 +255,7 @@ def _network_and_place(curve: BatchCurve) -> tuple[str, Place]:
 
 
 def _table(
-    title: str, curves: Sequence[BatchCurve], quantity: str, common: set[flags.FlagKind]
+    title: str, curves: Sequence[BatchCurve], quantity: str, common: set[flag_kinds.FlagKind]
 ) -> layout.Table:
     """Return the table of one network at one place.
 
@@ -282,7 +282,7 @@ def _table(
 
 
 def _entry(
-    point: BatchPoint, curve: BatchCurve, quantity: str, common: set[flags.FlagKind]
+    point: BatchPoint, curve: BatchCurve, quantity: str, common: set[flag_kinds.FlagKind]
 ) -> layout.Entry:
     entry = layout.entry(point.cell, QUANTITIES[quantity], common)
     if shown(point, quantity) is None:
@@ -293,7 +293,7 @@ def _entry(
     return entry._replace(best=point.at == curve.findings.best_batch_size)
 
 
-def _legend(content: BatchCurves, common: set[flags.FlagKind], quantity: str) -> list[str]:
+def _legend(content: BatchCurves, common: set[flag_kinds.FlagKind], quantity: str) -> list[str]:
     points = [point for curve in content.curves for point in curve.points]
     lines = []
     meaning = legend(quantity)

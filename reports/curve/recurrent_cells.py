@@ -48,7 +48,7 @@ from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report, ReportOptions, ReportSource
-from dlbench.reports.results import flags, quantities
+from dlbench.reports.results import flag_kinds, quantities
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.matrix import Matrix
@@ -72,7 +72,7 @@ QUANTITIES = {
 }
 _UNITS = {"hours": 1, "minutes": 60, "seconds": 3600}
 """How many of these units an hour has."""
-_SHOWN_ONCE = {flags.FEW_LAUNCHES}
+_SHOWN_ONCE = {flag_kinds.FEW_LAUNCHES}
 
 
 NetPoint = CurvePoint[Net, None]
@@ -307,7 +307,12 @@ def cells_page(content: NetCurves, quantity: str = "seconds", against: str = "")
     if quantity != "loss":
         tables += _times_tables(conclusions.times)
     if conclusions.findings:
-        tables.append(_findings_table(conclusions.findings))
+        notes = []
+        for finding in conclusions.findings:
+            if finding.evidence.of:
+                notes.append(f"{finding.name}: {figures(finding.evidence)}.")
+        findings = conclusions.findings
+        tables.append(table(_FINDING, findings, "Findings", notes=notes, words=True))
     names = dict.fromkeys(curve.host.name for curve in content.curves)
     before = [f"On {name}." for name in names]
     if against:
@@ -617,11 +622,10 @@ def cells_rows(content: NetCurves) -> Rows:
     rows = []
     for curve in content.curves:
         for point in curve.points:
-            times = [
-                time
-                for time in content.conclusions.times
-                if time.curve is curve and time.point is point
-            ]
+            times = []
+            for time in content.conclusions.times:
+                if time.curve is curve and time.point is point:
+                    times.append(time)
             rows += [_Row(curve, point, time) for time in times] or [_Row(curve, point)]
     return csv_rows((*_PLACE, *_SPEED, *_TIME), rows)
 

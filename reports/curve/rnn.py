@@ -25,7 +25,6 @@ from dlbench.reports.curve.curve import (
     CurvePoint,
     Curves,
     adjust_together,
-    along,
     best_times,
     cell_columns,
     curve_columns,
@@ -36,21 +35,22 @@ from dlbench.reports.curve.curve import (
     grid,
     usable,
 )
+from dlbench.reports.curve.elman import FAMILY, Size, sizes_of
 from dlbench.reports.curve.fits import Crossing, crossing, fit_line
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import Entry, Page, Table
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report, ReportSource
-from dlbench.reports.results import flags, quantities
-from dlbench.reports.results.cells import CellResult
+from dlbench.reports.results import flag_kinds, quantities
 from dlbench.reports.results.hosts import name_among
-from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import place_name, rest_of, row_name, threads_name, work_name
 from dlbench.reports.results.networks import Networks, networks_of
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.published import BRANDFONBRENER2017, UPDATES, networks_of_2017
 from dlbench.reports.results.published import study as published_study
+from dlbench.reports.results.published_matrix import published_matrix
 from dlbench.reports.results.statistics import (
     Contrast,
     Estimate,
@@ -61,20 +61,9 @@ from dlbench.reports.results.statistics import (
     ratio,
 )
 
-FAMILY = "elman"
 FLAT = 1.1
 """Up to this many times the time of the smallest network, growth does not count."""
 NOTHING = "No small recurrent network was measured yet: `dlbench run rnn`."
-
-
-class Size(NamedTuple):
-    """The numbers of one of these networks; 0 where several differ in a number."""
-
-    hidden: int
-    steps: int
-    inputs: int = 2
-    """As many as outputs."""
-    activation: str = "relu"
 
 
 def _milliseconds(seconds: float, size: Size) -> float:
@@ -269,28 +258,6 @@ def study(matrix: Matrix, networks: Networks) -> SizeCurves:
     return Curves(tuple(curves), matrix.notes if curves else (), conclusions)
 
 
-def sizes_of(matrix: Matrix, networks: Networks) -> dict[Place, dict[Size, CellResult]]:
-    """Return the cells of these networks, by place and size.
-
-    ``networks`` has the numbers of each, by its name and digest.
-    """
-    sizes = {}
-    for key, network in networks.items():
-        numbers = network.get("numbers", {})
-        is_plain = network.get("family") == FAMILY and set(numbers) == {*Size._fields, "outputs"}
-        if is_plain and numbers["inputs"] == numbers["outputs"]:
-            sizes[key] = Size(*(numbers[name] for name in Size._fields))
-
-    def network_key(cell: CellResult) -> tuple[str, str]:
-        return cell.work.network, cell.work.specification
-
-    cells = [cell for cell in matrix.cells.values() if network_key(cell) in sizes]
-    cells_by_size = {}
-    for place, cells_of_place in along(cells, "network", "specification").items():
-        cells_by_size[place] = {sizes[network_key(cell)]: cell for cell in cells_of_place}
-    return cells_by_size
-
-
 def series(times: Times, name: str = "hidden") -> dict[Size, dict[int, Summary]]:
     """Return the times of networks that differ in one number alone, by its rising values."""
     cleared: dict[str, Any] = {name: 0}
@@ -390,13 +357,14 @@ def _compare_threads(curves: Sequence[SizeCurve]) -> list[ThreadsCompared]:
 def _most_threads(one: SizeCurve, curves: Iterable[SizeCurve]) -> SizeCurve:
     """Return the curve of this row with the most threads, at most one for each core."""
     cores = one.host.own_cores or math.inf
-    same_row = [
-        curve
-        for curve in curves
-        if curve.host == one.host
-        and curve.cell._replace(threads=1) == one.cell
-        and curve.cell.threads <= cores
-    ]
+    same_row = []
+    for curve in curves:
+        if (
+            curve.host == one.host
+            and curve.cell._replace(threads=1) == one.cell
+            and curve.cell.threads <= cores
+        ):
+            same_row.append(curve)
     return max(same_row, key=lambda curve: curve.cell.threads)
 
 
@@ -808,8 +776,8 @@ def _legend(content: SizeCurves) -> Iterator[str]:
         )
     points = [point for curve in content.curves for point in curve.points]
     cells = [point.cell for point in points if point.cell.shown]
-    if any(cell.timed and cell.has(flags.THREADS_EXCEEDED) for cell in cells):
-        yield f"Times marked {flags.THREADS_EXCEEDED.symbol} appear in the first table only."
+    if any(cell.timed and cell.has(flag_kinds.THREADS_EXCEEDED) for cell in cells):
+        yield f"Times marked {flag_kinds.THREADS_EXCEEDED.symbol} appear in the first table only."
     yield from layout.flag_lines(cells, layout.common_flags(cells))
 
 
@@ -896,7 +864,8 @@ def rnn_rows(content: SizeCurves) -> Rows:
 
 def published() -> SizeCurves:
     """Return the study of 2017 without its first trials, which its author calls strangely long."""
-    return study(published_study(BRANDFONBRENER2017).matrix(first=False), networks_of_2017())
+    table = published_study(BRANDFONBRENER2017)
+    return study(published_matrix(table, first=False), networks_of_2017())
 
 
 def _analyse(source: ReportSource) -> SizeCurves:

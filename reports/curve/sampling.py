@@ -36,7 +36,7 @@ from dlbench.reports.curve.fits import Crossing, crossing
 from dlbench.reports.formats import layout
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
 from dlbench.reports.report import ALL_RUNS, QUANTITY, Report, ReportOptions, ReportSource
-from dlbench.reports.results import flags, quantities
+from dlbench.reports.results import flag_kinds, quantities
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.matrix import Matrix
@@ -250,14 +250,15 @@ def _page(content: ChainCurves, quantity: str) -> Page:
     return Page((before,), tuple(tables), tuple(_legend(content, common, quantity)))
 
 
-def _times_table(curves: list[ChainCurve], quantity: str, common: set[flags.FlagKind]) -> Table:
+def _times_table(
+    curves: list[ChainCurve], quantity: str, common: set[flag_kinds.FlagKind]
+) -> Table:
     points = [(rest_of(curve.cell), point) for curve in curves for point in curve.points]
     entries = {(name, point.at): _entry(point, quantity, common) for name, point in points}
-    holes = [
-        (layout.why_hole(point.cell), name, str(point.at))
-        for name, point in points
-        if not point.cell.shown
-    ]
+    holes = []
+    for name, point in points:
+        if not point.cell.shown:
+            holes.append((layout.why_hole(point.cell), name, str(point.at)))
     chains = sorted({point.at for _, point in points})
     first = curves[0]
     work = f"{network_name(first.cell)} ({first.findings.words})"
@@ -269,7 +270,7 @@ def _times_table(curves: list[ChainCurve], quantity: str, common: set[flags.Flag
     )
 
 
-def _entry(point: ChainPoint, quantity: str, common: set[flags.FlagKind]) -> Entry:
+def _entry(point: ChainPoint, quantity: str, common: set[flag_kinds.FlagKind]) -> Entry:
     entry = layout.entry(point.cell, quantities.QUANTITIES["seconds"], common)
     if entry.hole:
         return entry
@@ -300,7 +301,7 @@ def _exactness_tables(content: ChainCurves) -> Iterator[Table]:
         )
 
 
-def _legend(content: ChainCurves, common: set[flags.FlagKind], quantity: str) -> Iterator[str]:
+def _legend(content: ChainCurves, common: set[flag_kinds.FlagKind], quantity: str) -> Iterator[str]:
     yield layout.HALF_WIDTH
     if content.conclusions.exactness:
         yield (

@@ -57,7 +57,7 @@ from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.formats.pictures import Interval
 from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, Report, ReportOptions, ReportSource
-from dlbench.reports.results import flags
+from dlbench.reports.results import flag_kinds
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.keys import Place, grouped
 from dlbench.reports.results.matrix import Matrix
@@ -224,7 +224,7 @@ class _Inputs(NamedTuple):
             if cell.shown:
                 return "it computed something other than the reference"
             return cell.status.value
-        if cell.has(flags.THREADS_EXCEEDED):
+        if cell.has(flag_kinds.THREADS_EXCEEDED):
             return "more threads worked than were asked for"
         if cell.cell.sync != ASYNC:
             return ""
@@ -510,7 +510,7 @@ def _describe_staleness(staleness: Mapping[str, float]) -> str:
     return f"{staleness['median']:g}, {staleness['maximum']:g}"
 
 
-def _tables(curve: TeamCurve, common: set[flags.FlagKind]) -> Iterator[layout.Table]:
+def _tables(curve: TeamCurve, common: set[flag_kinds.FlagKind]) -> Iterator[layout.Table]:
     """Yield the table of speed-ups and that of time saved and losses.
 
     Columns that would be empty are left out.
@@ -541,9 +541,10 @@ def _tables(curve: TeamCurve, common: set[flags.FlagKind]) -> Iterator[layout.Ta
     )
     further = filled(costs, curve.points)
     if further:
-        points = [
-            point for point in curve.points if any(column.entry(point).text for column in further)
-        ]
+        points = []
+        for point in curve.points:
+            if any(column.entry(point).text for column in further):
+                points.append(point)
         yield table(
             [*keys, *further],
             points,
@@ -618,12 +619,14 @@ def _verdict(curve: TeamCurve, team: TeamPoint, speedup: Estimate) -> str:
         word = "faster" if speedup.value > 1 else "slower"
     sides = {team.at, _rivals(team.at)[ONE_PROCESS]}
     for point in curve.points:
-        if point.at in sides and point.cell.has(flags.CONTENDED):
+        if point.at in sides and point.cell.has(flag_kinds.CONTENDED):
             return f"{word} (other programs interfered)"
     return word
 
 
-def _legend(content: TeamCurves, points: list[TeamPoint], common: set[flags.FlagKind]) -> list[str]:
+def _legend(
+    content: TeamCurves, points: list[TeamPoint], common: set[flag_kinds.FlagKind]
+) -> list[str]:
     gains = [(way, gain) for point in points for way, gain in point.findings.gains().items()]
     figures = {way for way, gain in gains if gain.figure is not None}
     lines = [
@@ -665,7 +668,7 @@ def _legend(content: TeamCurves, points: list[TeamPoint], common: set[flags.Flag
         lines.append(f"{layout.HALF_WIDTH}, of doubling and exchange in percentage points")
     else:
         lines.append(layout.HALF_WIDTH)
-    if any(point.cell.has(flags.FEW_LAUNCHES) for point in points):
+    if any(point.cell.has(flag_kinds.FEW_LAUNCHES) for point in points):
         lines.append(layout.WIDENED)
     columns = figures | {STRONG}
     if any(gain.figure is None for way, gain in gains if way in columns):

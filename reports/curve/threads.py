@@ -61,7 +61,7 @@ from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.formats.layout import BEST, WIDENED, Entry, Page, Table, why_hole
 from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report, ReportOptions
-from dlbench.reports.results import flags
+from dlbench.reports.results import flag_kinds
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.disturbance import THROTTLED_SHARE
 from dlbench.reports.results.hosts import Host
@@ -189,11 +189,10 @@ def _default(cells: Sequence[CellResult]) -> int | None:
     taken = [
         cell.observed.taken_threads for cell in cells if cell.observed and not cell.column.threads
     ]
-    reported = [
-        cell.default_threads
-        for cell in cells
-        if cell.default_threads is not None and not cell.cell.cpu_quota
-    ]
+    reported = []
+    for cell in cells:
+        if cell.default_threads is not None and not cell.cell.cpu_quota:
+            reported.append(cell.default_threads)
     return next((count for count in (*taken, *reported[-1:]) if count is not None), None)
 
 
@@ -231,7 +230,7 @@ def _row(host: Host, shared: Cell, cells: Sequence[CellResult]) -> ThreadCurve:
         seconds = usable(cell)
         if seconds is not None:
             timed[count] = seconds
-    disturbed = {count for count, cell in by_count.items() if cell.has(flags.CONTENDED)}
+    disturbed = {count for count, cell in by_count.items() if cell.has(flag_kinds.CONTENDED)}
     limit = host.effective_cpus
     showing = [count for count in timed if limit is None or count <= limit] or list(timed)
     calm = set(timed)
@@ -432,7 +431,9 @@ def _alternatives(curve: ThreadCurve, best: int) -> list[ThreadPoint]:
     ]
 
 
-_WITHOUT = f"left out: more threads worked than were asked for ({flags.THREADS_EXCEEDED.symbol})"
+_WITHOUT = (
+    f"left out: more threads worked than were asked for ({flag_kinds.THREADS_EXCEEDED.symbol})"
+)
 
 
 def _unused(curve: ThreadCurve) -> list[ThreadPoint]:
@@ -489,7 +490,7 @@ def _stake(curve: ThreadCurve, best: int) -> str:
 
 def _disturbance(timed: Iterable[ThreadPoint]) -> str:
     """Return a sentence about the disturbed counts, or an empty text without any."""
-    disturbed = [point for point in timed if point.cell.has(flags.CONTENDED)]
+    disturbed = [point for point in timed if point.cell.has(flag_kinds.CONTENDED)]
     if not disturbed:
         return ""
     counts = "" if all(point.takes_part for point in disturbed) else " (not counted)"
@@ -532,7 +533,7 @@ def mechanism(curve: ThreadCurve) -> str:
     before, after = start.cell.observed, worst.cell.observed
     if before is None or after is None:
         return ""
-    if start.cell.has(flags.CONTENDED) or worst.cell.has(flags.CONTENDED):
+    if start.cell.has(flag_kinds.CONTENDED) or worst.cell.has(flag_kinds.CONTENDED):
         return ""
     causes = list(_causes(before, after, worst.at))
     return f"at {worst.at} threads " + "; ".join(causes) if causes else ""
@@ -721,8 +722,8 @@ def _decisive(contrasts: Iterable[Contrast]) -> Contrast | None:
 
 def _network_finding(curve: ThreadCurve, decisive: Contrast | None, some_only: bool) -> str:
     """Return a network with the mark of a disturbance and its decisive comparison."""
-    disturbed = any(point.cell.has(flags.CONTENDED) for point in curve.taking_part)
-    network = _workload(curve.cell) + (flags.CONTENDED.symbol if disturbed else "")
+    disturbed = any(point.cell.has(flag_kinds.CONTENDED) for point in curve.taking_part)
+    network = _workload(curve.cell) + (flag_kinds.CONTENDED.symbol if disturbed else "")
     if decisive is None:
         return network
     untested = " (untested)" if some_only and not decisive.tested else ""
@@ -755,7 +756,7 @@ def _workload(cell: Cell) -> str:
 # Tables, JSON and CSV.
 
 
-_IRRELEVANT = {flags.FEW_LAUNCHES, flags.PARITY_UNCHECKED}
+_IRRELEVANT = {flag_kinds.FEW_LAUNCHES, flag_kinds.PARITY_UNCHECKED}
 WAIT_LEGEND = (
     "Wait policy: settings that decide whether waiting threads spin or sleep; else the libraries' "
     "defaults."
@@ -936,13 +937,13 @@ def _legend(curves: Sequence[ThreadCurve]) -> list[str]:
     columns = filter(None, (_LEGENDS.get(heading or "") for heading in headings))
     on_own_cpus = " (bound: on p CPUs of their own)" if any(map(bound, curves)) else ""
     lines = [f"p: threads requested{on_own_cpus}; {'; '.join(columns)}."]
-    if flags.FEW_LAUNCHES in raised:
+    if flag_kinds.FEW_LAUNCHES in raised:
         lines.append(f"{WIDENED} Such a count has no p-value.")
     observed = [point.cell.observed for point in points if point.cell.observed]
     if any(evidence.wait_policy is not None for evidence in observed):
         lines.append(WAIT_LEGEND)
     lines += _law_lines(curves)
-    for kind in flags.KINDS:
+    for kind in flag_kinds.KINDS:
         if kind in raised and kind not in _IRRELEVANT:
             lines.append(f"{kind.symbol} {kind.legend}")
     return lines
@@ -1000,9 +1001,9 @@ def _why_hole(point: ThreadPoint) -> str:
 def _threads_evidence(point: ThreadPoint) -> str:
     """Return the evidence for more threads than were asked for."""
     for flag in point.cell.flags:
-        if flag.kind is flags.THREADS_EXCEEDED:
+        if flag.kind is flag_kinds.THREADS_EXCEEDED:
             return flag.sentence
-    return flags.THREADS_EXCEEDED.legend
+    return flag_kinds.THREADS_EXCEEDED.legend
 
 
 def _tested(curve: ThreadCurve) -> str:

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from dlbench.reports.formats.layout import Table
-from dlbench.reports.results.flags import Flag
+from dlbench.reports.results.flag_kinds import Flag
 from dlbench.reports.results.safe_text import json_escaped
 
 _INNER = {

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.results.flags import KINDS, FlagKind
+from dlbench.reports.results.flag_kinds import KINDS, FlagKind
 from dlbench.reports.results.number_text import amount, deviation, number
 from dlbench.reports.results.quantities import Quantity
 from dlbench.reports.results.safe_text import spelled, table_field, visible

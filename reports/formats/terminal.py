@@ -55,14 +55,10 @@ def _stacks(table: layout.Table, width: int) -> list[layout.Table]:
         parts = [columns]
         while pieces < count and not all(_fits(table, part, width) for part in parts):
             pieces += 1
-            parts = _deal(columns, pieces)
+            ends = [round(count * piece / pieces) for piece in range(pieces + 1)]
+            parts = [columns[first:end] for first, end in itertools.pairwise(ends)]
         stacks += parts
     return [_keep_columns(table, columns) for columns in stacks]
-
-
-def _deal(columns: tuple[int, ...], pieces: int) -> list[tuple[int, ...]]:
-    ends = [round(len(columns) * piece / pieces) for piece in range(pieces + 1)]
-    return [columns[start:end] for start, end in itertools.pairwise(ends)]
 
 
 def _fits(table: layout.Table, columns: tuple[int, ...], width: int) -> bool:

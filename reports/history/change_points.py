@@ -144,11 +144,10 @@ def steps_of(values: Values, drifting: bool = False) -> tuple[LevelChange, ...]:
     steps = [step for step in steps if step.position not in misplaced]
     # The last nights' departure from the level before them, on the nights as they are.
     start = steps[-1].position if steps else 0
-    late = [
-        test(values[start:], start, count - after, tried=ENOUGH_NIGHTS - 1)
-        for after in range(1, ENOUGH_NIGHTS)
-        if count - after - start >= ENOUGH_NIGHTS
-    ]
+    late = []
+    for after in range(1, ENOUGH_NIGHTS):
+        if count - after - start >= ENOUGH_NIGHTS:
+            late.append(test(values[start:], start, count - after, tried=ENOUGH_NIGHTS - 1))
     if late:
         best = min(late, key=lambda step: step.p)
         if best.p <= FALSE_DISCOVERY_RATE:

@@ -272,11 +272,10 @@ def _stretches(count: int) -> tuple[list[_Stretch], NDArray[np.float64]]:
     """Return the stretches to try in this many nights, and their ramps."""
     apart = max(1, count // _PLACES)
     length = ENOUGH_NIGHTS_OF_DRIFT - 1
-    stretches = [
-        (first, last)
-        for first in range(0, count - length, apart)
-        for last in sorted({*range(first + length, count, apart), count - 1})
-    ]
+    stretches = []
+    for first in range(0, count - length, apart):
+        for last in sorted({*range(first + length, count, apart), count - 1}):
+            stretches.append((first, last))
     ramps = np.array([_ramp(count, first, last) for first, last in stretches])
     return stretches, ramps
 

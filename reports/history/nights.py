@@ -171,13 +171,16 @@ class Series:
         """Return one night."""
         log = float(self.logs[place])
         half = float(self.halves[place])
-        is_known = not math.isnan(half)
+        low = high = None
+        if not math.isnan(half):
+            low = math.exp(log - half)
+            high = math.exp(log + half)
         return Night(
             run=str(self.runs[place]),
             started=str(self.started[place]),
             value=math.exp(log),
-            low=math.exp(log - half) if is_known else None,
-            high=math.exp(log + half) if is_known else None,
+            low=low,
+            high=high,
             searched=bool(self.searched[place]),
             environments=tuple(str(digests[place]) for digests in self.environments),
         )

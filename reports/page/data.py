@@ -125,11 +125,10 @@ def _launch(launch: ShownLaunch, step: int, software: dict[str, Any]) -> dict[st
     reported = software_of(launch)
     key = repr(sorted(map(repr, reported.items())))
     software.setdefault(key, plain(reported))
-    shown = {
-        name: value
-        for name, value in plain(outcome).items()
-        if name not in _NOT_SHOWN and value not in _EMPTY
-    }
+    shown = {}
+    for name, value in plain(outcome).items():
+        if name not in _NOT_SHOWN and value not in _EMPTY:
+            shown[name] = value
     return {
         "launch": record.launch,
         "attempt": record.attempt,
@@ -154,25 +153,29 @@ def newest_nights(series: Series) -> tuple[int, list[Night], list[ChangePoint]]:
 
 def _history(series: Series) -> dict[str, Any]:
     first, nights, changes = newest_nights(series)
-    return {
-        "kind": series.kind,
-        "caveat": CAVEATS[series.kind],
-        "nights": [
+    nights_data = []
+    for night in nights:
+        nights_data.append(
             {
                 "run": night.run,
                 "started": night.started,
                 "numbers": [night.value, night.low, night.high],
                 "searched": night.searched,
             }
-            for night in nights
-        ],
-        "changes": [
+        )
+    changes_data = []
+    for change in changes:
+        changes_data.append(
             {
                 "place": change.place - first,
                 "numbers": [change.ratio, change.low, change.high],
                 "pending": change.pending,
             }
-            for change in changes
-        ],
+        )
+    return {
+        "kind": series.kind,
+        "caveat": CAVEATS[series.kind],
+        "nights": nights_data,
+        "changes": changes_data,
         "drift": None if series.drift is None else drift_words(series, series.drift),
     }

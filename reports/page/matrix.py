@@ -228,7 +228,9 @@ def _filters(
         values.sort(key=partial(_value_order, axis))
         choices = ["none" if value == "" else axes.word(axis.name, value) for value in values]
         yield _filter(axis.name, choices, values, cell_values)
-    have_few_launches = [_has_few_launches(cell) for cell in cells]
+    have_few_launches = [
+        cell.seconds is not None and not cell.seconds.covers_launches for cell in cells
+    ]
     if len(set(have_few_launches)) > 1:
         yield _filter("launches", ["3 or more", "fewer than 3"], (False, True), have_few_launches)
 
@@ -249,7 +251,3 @@ def _value_order(axis: axes.Axis, value: Any) -> tuple[object, ...]:
     order = list(axis.order)
     place = order.index(value) if value in order else len(order)
     return place, axes.order_of(0 if isinstance(value, str) else value)
-
-
-def _has_few_launches(cell: CellResult) -> bool:
-    return cell.seconds is not None and not cell.seconds.covers_launches

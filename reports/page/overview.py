@@ -10,7 +10,7 @@ from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import Column, table
 from dlbench.reports.formats.layout import NOTHING, Table
 from dlbench.reports.formats.markup import rendered
-from dlbench.reports.results import flags
+from dlbench.reports.results import flag_kinds
 from dlbench.reports.results.cells import CellResult, in_the_running
 from dlbench.reports.results.hosts import name_among
 from dlbench.reports.results.keys import Place
@@ -124,18 +124,19 @@ def _panel_svg(work: Cell, ranking: Ranking, name: Callable[[Cell], str]) -> Mar
     def across(seconds: float) -> float:
         return round(left + (right - left) * seconds / longest, 1)
 
-    rows = [
-        {
-            "y": top + line * place + line / 2,
-            "tied": tied[place],
-            "name": one_line(name(cell.row), 24),
-            "low": across(timed.low or timed.median),
-            "median": across(timed.median),
-            "high": across(timed.high or timed.median),
-            "value": f"{number(timed.median)} {interval(timed)}",
-        }
-        for place, (cell, timed) in enumerate(shown)
-    ]
+    rows = []
+    for place, (cell, timed) in enumerate(shown):
+        rows.append(
+            {
+                "y": top + line * place + line / 2,
+                "tied": tied[place],
+                "name": one_line(name(cell.row), 24),
+                "low": across(timed.low or timed.median),
+                "median": across(timed.median),
+                "high": across(timed.high or timed.median),
+                "value": f"{number(timed.median)} {interval(timed)}",
+            }
+        )
     words = ", ".join(f"{name(cell.row)} {number(timed.median)} s" for cell, timed in shown)
     label = f"{work_name(work)}, seconds of a step, fastest first, {sum(tied)} tied: {words}"
     return rendered(
@@ -170,14 +171,14 @@ def _failures(cells: Sequence[CellResult]) -> list[str]:
     failed = Counter(cell.status.value.replace("_", " ") for cell in cells if not cell.shown)
     parts += [f"{count} {word}" for word, count in failed.most_common()]
     not_counting = [cell for cell in cells if cell.shown and cell.timed is None]
-    wrong = sum(cell.has(flags.PARITY) for cell in not_counting)
+    wrong = sum(cell.has(flag_kinds.PARITY) for cell in not_counting)
     not_finite = len(not_counting) - wrong
     if wrong:
         parts.append(f"{wrong} computed something other than the reference")
     if not_finite:
         parts.append(f"{not_finite} had a loss that is not finite")
     lines = [f"{'; '.join(parts)}."]
-    few = sum(cell.has(flags.FEW_LAUNCHES) for cell in timed)
+    few = sum(cell.has(flag_kinds.FEW_LAUNCHES) for cell in timed)
     if few:
         lines.append(
             f"{few} of them rest on fewer than 3 launches: their intervals do not cover other "

@@ -123,13 +123,13 @@ def _view(document: Document, matrix: dict[str, Any]) -> dict[str, Any]:
     page = matrix_page(document.matrix)
     rows = matrix_rows(document.matrix)
     indices_by_filter = [filter_["of"] for filter_ in matrix["filters"]]
+    views = []
+    for view in matrix["views"]:
+        views.append({"caption": inert(view["caption"]), "fields": inert(view["fields"])})
     return {
         "keys": inert(matrix["addresses"]),
         "filters": list(zip(*indices_by_filter, strict=True)),
-        "views": [
-            {"caption": inert(view["caption"]), "fields": inert(view["fields"])}
-            for view in matrix["views"]
-        ],
+        "views": views,
         "cells": opened,
         "software": list(software),
         "files": {

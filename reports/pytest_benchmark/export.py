@@ -203,25 +203,25 @@ def _foreign_benchmark(kept: Mapping[str, Any], timed: Sequence[Record]) -> dict
     if not with_samples:
         return {**entry, "stats": kept.get("stats")}
     if len(with_samples) > 1:
-        processes = [
-            {
-                "datetime": record.started.isoformat(),
-                "samples": len(record.outcome.samples_ns),
-                "iterations": record.outcome.steps_per_sample,
-            }
-            for record in with_samples
-        ]
+        processes = []
+        for record in with_samples:
+            processes.append(
+                {
+                    "datetime": record.started.isoformat(),
+                    "samples": len(record.outcome.samples_ns),
+                    "iterations": record.outcome.steps_per_sample,
+                }
+            )
         entry["extra_info"] = {**(entry["extra_info"] or {}), PROCESSES_KEY: processes}
     return {**entry, "stats": stats(samples_of(with_samples), iterations_of(with_samples))}
 
 
 def processes_in_one_list(records: Sequence[Record]) -> str:
     """Return a sentence on processes that other programs cannot distinguish; empty without any."""
-    foreign = [
-        record
-        for record in last_attempts(records)
-        if record.outcome.facts.pytest_benchmark is not None
-    ]
+    foreign = []
+    for record in last_attempts(records):
+        if record.outcome.facts.pytest_benchmark is not None:
+            foreign.append(record)
     processes_by_cell = grouped(foreign, lambda record: record.cell)
     most = max((len(processes) for processes in processes_by_cell.values()), default=0)
     if most < 2:

@@ -359,7 +359,12 @@ def _accepted(name: str, parse: Callable[[], Any]) -> BenchmarkFile:
         file = BenchmarkFile.model_validate({**content, "name": name, "digest": "", "records": ()})
         file = _keep_last_attempts(file)
         records = () if file.dlbench is None else _records(file.dlbench, file.benchmarks)
-        return file.model_copy(update={"records": records, "digest": _file_digest(file)})
+        # A digest of the time and the measurements of the file's foreign benchmarks alone.
+        measured = sorted(
+            (name, repr(measurement)) for name, measurement in file.measurements.items()
+        )
+        digest = _hash(json.dumps([file.made.isoformat(), measured]))
+        return file.model_copy(update={"records": records, "digest": digest})
     except (RecordError, ValidationError, ValueError, OverflowError, RecursionError) as error:
         fault = _describe_fault(error, content)
         raise BenchmarkFileError(
@@ -471,12 +476,6 @@ def _benchmark_fault(error: ValidationError, content: Any) -> str:
     key = ".".join(map(str, place[2:]))
     message = fault_in_words(first)
     return f"{where}: {key}: {message}" if key else f"{where}: {message}"
-
-
-def _file_digest(file: BenchmarkFile) -> str:
-    """Return a digest of the time and the measurements of a file's foreign benchmarks alone."""
-    measured = sorted((name, repr(measurement)) for name, measurement in file.measurements.items())
-    return _hash(json.dumps([file.made.isoformat(), measured]))
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
@@ -796,11 +795,10 @@ def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
     if len(files) > 1:
         digest = _hash("".join(file.digest for file in files))
     run_id = f"{first.made:%Y%m%dT%H%M%S}-{digest[:6]}"
-    records = [
-        _foreign_record(benchmark, file, launch, run_id, version)
-        for launch, file in enumerate(files)
-        for benchmark in file.foreign
-    ]
+    records = []
+    for launch, file in enumerate(files):
+        for benchmark in file.foreign:
+            records.append(_foreign_record(benchmark, file, launch, run_id, version))
     # As far as the samples show it: pytest-benchmark keeps no warm-up.
     counts = [record.outcome.sample_count() for record in records]
     protocol = Protocol(warmup_steps=0, steps=max(counts), minimum_steps=min(counts))

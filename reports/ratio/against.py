@@ -34,7 +34,7 @@ from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult, fastest_mode
-from dlbench.reports.results.flags import CONTENDED, FEW_LAUNCHES, Flag, FlagKind
+from dlbench.reports.results.flag_kinds import CONTENDED, FEW_LAUNCHES, Flag, FlagKind
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import Place, Row, grouped, work_of
 from dlbench.reports.results.matrix import Matrix
@@ -42,6 +42,7 @@ from dlbench.reports.results.naming import row_name, work_name
 from dlbench.reports.results.networks import FIRST
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.published import SHI2016, CorePeak, Counterpart, Study, study
+from dlbench.reports.results.published_matrix import published_matrix
 
 _OTHER_WORK = (
     "the published time would be above the theoretical peak: its script trained another network, "
@@ -138,18 +139,17 @@ class Match:
     @property
     def common(self) -> dict[int, list[str]]:
         """By threads, the networks for which every row with a mean there has a speed-up."""
-        common = {}
+        common: dict[int, list[str]] = {}
         timed = [pair for pair in self.fastest if pair.speedup is not None]
         for threads, pairs in sorted(grouped(timed, lambda pair: pair.at.threads).items()):
             pairs_by_row = grouped(pairs, lambda pair: (pair.at.framework, pair.row))
-            networks_of_rows = [
-                [pair.at.network for pair in pairs_of_row] for pairs_of_row in pairs_by_row.values()
-            ]
-            common[threads] = [
-                network
-                for network in dict.fromkeys(networks_of_rows[0])
-                if all(network in networks for networks in networks_of_rows)
-            ]
+            networks_of_rows = []
+            for pairs_of_row in pairs_by_row.values():
+                networks_of_rows.append([pair.at.network for pair in pairs_of_row])
+            common[threads] = []
+            for network in dict.fromkeys(networks_of_rows[0]):
+                if all(network in networks for networks in networks_of_rows):
+                    common[threads].append(network)
         return common
 
     @property
@@ -169,11 +169,10 @@ class Match:
                     geometric_mean(span.high for span in spans),
                 )
             shared = [speedups[network] for network in common[threads]]
-            disturbed = [
-                pair.at.network
-                for pair in pairs
-                if pair.now is not None and pair.now.has(CONTENDED)
-            ]
+            disturbed = []
+            for pair in pairs:
+                if pair.now is not None and pair.now.has(CONTENDED):
+                    disturbed.append(pair.at.network)
             means.append(
                 MeanSpeedup(
                     framework,
@@ -223,26 +222,26 @@ def against(
     ``all_modes`` every mode.
     """
     published = study(SHI2016)
-    paper = published.matrix()
-    with_cpus = [
-        machine
-        for machine in paper.machines
-        if any(column.on_cpu for column in paper.columns_of(machine))
-    ]
+    paper = published_matrix(published)
+    with_cpus = []
+    for name in paper.machines:
+        if any(column.on_cpu for column in paper.columns_of(name)):
+            with_cpus.append(name)
     matches = []
     for machine in matrix.machines:
         columns = matrix.columns_of(machine)
         if not any(_is_comparable(column) for column in columns):
             continue
         # The paper did not bind threads to CPUs, and tuned what it measured.
-        cells = [
-            cell
-            for cell in matrix.cells.values()
-            if cell.machine == machine
-            and _is_comparable(cell.column)
-            and cell.row.affinity == OVERSUBSCRIBED
-            and cell.row.tuning == TUNED
-        ]
+        cells = []
+        for cell in matrix.cells.values():
+            if (
+                cell.machine == machine
+                and _is_comparable(cell.column)
+                and cell.row.affinity == OVERSUBSCRIBED
+                and cell.row.tuning == TUNED
+            ):
+                cells.append(cell)
         rows = _rows_by_framework(cells, counterparts, builds)
         for theirs in with_cpus:
             host, then = matrix.hosts[machine], paper.hosts[theirs]
@@ -598,11 +597,10 @@ def _notes(match: Match) -> list[str]:
         lines.append(f"Peak now: {rates} {threads} (GFLOP/s, measured here).")
     for reason, counts in _counts_by_text(match.left_out.items()).items():
         lines.append(f"Not compared: {counts} threads, {reason}.")
-    missing = [
-        (pair.reason, f"{pair.at.network} {pair.name}", str(pair.at.threads))
-        for pair in match.pairs
-        if pair.reason
-    ]
+    missing = []
+    for pair in match.pairs:
+        if pair.reason:
+            missing.append((pair.reason, f"{pair.at.network} {pair.name}", str(pair.at.threads)))
     return lines + layout.reasons(missing)
 
 

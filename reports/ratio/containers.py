@@ -149,11 +149,10 @@ def containers(matrix: Matrix, records: Iterable[Record]) -> Containers:
     for record in records:
         settings[record.place] = str(record.outcome.facts.thread_setting or "")
     best_threads = {curve.place: curve.findings.best_threads for curve in threads(matrix).curves}
-    defaults = [
-        _compare(cell, matrix, best_threads, settings)
-        for cell in matrix.cells.values()
-        if _has_default_threads(cell.cell)
-    ]
+    defaults = []
+    for cell in matrix.cells.values():
+        if _has_default_threads(cell.cell):
+            defaults.append(_compare(cell, matrix, best_threads, settings))
     judged = iter(with_verdicts([default.pair for default in defaults if default.pair is not None]))
     rows = [
         replace(default, pair=next(judged)) if default.pair else default for default in defaults

@@ -17,12 +17,12 @@ from dlbench.reports.columns import (
 )
 from dlbench.reports.formats.csv import MEDIAN, VALUE
 from dlbench.reports.formats.layout import MISSING, NOTHING, Page, Table, common_flags, flag_lines
-from dlbench.reports.left_out import left_out, not_compared
+from dlbench.reports.left_out import left_out
 from dlbench.reports.matrix import cell_attributes
 from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, REFERENCE, Report
 from dlbench.reports.results.cells import CellResult
-from dlbench.reports.results.flags import FlagKind
+from dlbench.reports.results.flag_kinds import FlagKind
 from dlbench.reports.results.keys import differ, grouped
 from dlbench.reports.results.leaders import (
     MOST_DESCRIBED,
@@ -34,7 +34,7 @@ from dlbench.reports.results.leaders import (
     headline,
     names_of_ties,
 )
-from dlbench.reports.results.matrix import Compared
+from dlbench.reports.results.matrix import Compared, not_compared
 from dlbench.reports.results.naming import counted, listed, place_heading, row_name, work_name
 from dlbench.reports.results.number_text import times
 

@@ -40,7 +40,7 @@ from dlbench.reports.formats.layout import (
 from dlbench.reports.left_out import left_out
 from dlbench.reports.ratio.pairs import Pair, costs, pair_of, with_verdicts
 from dlbench.reports.report import ALL_RUNS, Report
-from dlbench.reports.results import flags
+from dlbench.reports.results import flag_kinds
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.keys import Place, grouped
@@ -199,7 +199,7 @@ class Split(NamedTuple):
 
 def _split(host: Host, cells: Sequence[CellResult]) -> Split:
     """Return the times that count, by threads and workers; disturbed ones only where all are."""
-    calm = [cell for cell in cells if usable(cell) and not cell.has(flags.CONTENDED)] or cells
+    calm = [cell for cell in cells if usable(cell) and not cell.has(flag_kinds.CONTENDED)] or cells
     by_size = sorted(calm, key=lambda cell: (cell.cell.all_threads, cell.cell.loader_workers))
     timed: dict[Cell, Summary] = {}
     for cell in by_size:

@@ -39,7 +39,7 @@ from dlbench.reports.ratio.pairs import draw
 from dlbench.reports.report import FLEET, TOP, Report, ReportOptions, ReportSource
 from dlbench.reports.results.disturbance import disturbed
 from dlbench.reports.results.errors import ReportError
-from dlbench.reports.results.flags import CONTENDED, SHARED_NODE, FlagKind
+from dlbench.reports.results.flag_kinds import CONTENDED, SHARED_NODE, FlagKind
 from dlbench.reports.results.hosts import Host, Node
 from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.naming import counted, listed, name_of, rest_of, work_name

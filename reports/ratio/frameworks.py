@@ -25,12 +25,12 @@ from dlbench.reports.columns import (
 )
 from dlbench.reports.formats.csv import VALUE, Rows
 from dlbench.reports.formats.layout import MISSING, Entry, Page, Table
-from dlbench.reports.left_out import left_out, not_compared
+from dlbench.reports.left_out import left_out
 from dlbench.reports.ratio.pairs import Mean, Pair, draw, mean_of, pair_of
 from dlbench.reports.report import ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.results.cells import CellResult, in_the_running
 from dlbench.reports.results.keys import Place, differ, grouped
-from dlbench.reports.results.matrix import Compared, Matrix
+from dlbench.reports.results.matrix import Compared, Matrix, not_compared
 from dlbench.reports.results.naming import counted, place_heading, row_name
 from dlbench.reports.results.number_text import deviation, number, times
 from dlbench.reports.results.quantities import COMPARED, QUANTITIES, SECONDS, in_quantity, legend

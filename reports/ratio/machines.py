@@ -190,7 +190,10 @@ def _page(analysis: Machines) -> Page:
     if legend(quantity):
         after.append(f"{QUANTITIES[quantity].title}: {legend(quantity)}")
     after += _LEGEND if some_alike else _LEGEND[:1]
-    after += [_MEANS, *axes.legends(cells), *left_out(_unfair_cells(analysis.matrix))]
+    all_cells = analysis.matrix.cells.values()
+    compared = {(cell.machine, cell.cell) for cell in fair(all_cells)}
+    unfair = [cell for cell in all_cells if (cell.machine, cell.cell) not in compared]
+    after += [_MEANS, *axes.legends(cells), *left_out(unfair)]
     return Page(tuple(before), tuple(tables), (*after, *analysis.matrix.notes))
 
 
@@ -209,12 +212,6 @@ def _tables(analysis: Machines, title: str, pairs: Sequence[Pair]) -> list[Table
             keys=2,
         ),
     ]
-
-
-def _unfair_cells(matrix: Matrix) -> list[CellResult]:
-    """Return the cells that machines are not compared by."""
-    kept = {(cell.machine, cell.cell) for cell in fair(matrix.cells.values())}
-    return [cell for cell in matrix.cells.values() if (cell.machine, cell.cell) not in kept]
 
 
 def _differences(analysis: Machines, machine: str, other: str) -> list[str]:
@@ -293,15 +290,16 @@ def _draw(analysis: Machines, path: Path) -> list[Path]:
     """Draw a page for each machine: a panel for each network, rows down, ratios across."""
     pages = []
     for machine, other, pairs in analysis.rows:
-        points = [
-            (
-                work_name(pair.cell.work),
-                row_name(pair.cell.row),
-                place_heading(pair.cell.cell),
-                pair.ratio,
+        points = []
+        for pair in pairs:
+            points.append(
+                (
+                    work_name(pair.cell.work),
+                    row_name(pair.cell.row),
+                    place_heading(pair.cell.cell),
+                    pair.ratio,
+                )
             )
-            for pair in pairs
-        ]
         title = f"{analysis.name(machine)} against {analysis.name(other)}"
         across = (
             f"{QUANTITIES[analysis.matrix.quantity].title} over those on {analysis.name(other)}; "

@@ -10,7 +10,7 @@ from dlbench.reports.formats.csv import MEDIAN
 from dlbench.reports.formats.layout import Entry, entry
 from dlbench.reports.formats.pictures import DotPanel, Dots, dots_to_picture
 from dlbench.reports.results.cells import CellResult
-from dlbench.reports.results.flags import FlagKind
+from dlbench.reports.results.flag_kinds import FlagKind
 from dlbench.reports.results.keys import Row, grouped
 from dlbench.reports.results.matrix import Compared
 from dlbench.reports.results.naming import counted

@@ -34,7 +34,7 @@ from dlbench.reports.formats.layout import NOTHING, Page, Table
 from dlbench.reports.ratio.pairs import Mean, RatioPoint, draw, mean_of, pair_of, seconds_column
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult, fastest_mode
-from dlbench.reports.results.flags import CONTENDED, FlagKind
+from dlbench.reports.results.flag_kinds import CONTENDED, FlagKind
 from dlbench.reports.results.keys import Place, differ, grouped
 from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import condition_name, place_heading, row_name, work_name
@@ -471,11 +471,10 @@ def _draw(analysis: Progress, path: Path) -> list[Path]:
     by_machine = grouped(analysis.rows, lambda standing: standing.place.machine)
     for machine, standings in by_machine.items():
         cores = analysis.matrix.hosts[machine].own_cores
-        with_own_cores = [
-            standing
-            for standing in standings
-            if cores is None or not _shares_cores(standing.place, cores)
-        ]
+        with_own_cores = []
+        for standing in standings:
+            if cores is None or not _shares_cores(standing.place, cores):
+                with_own_cores.append(standing)
         title = f"From the oldest framework to the newest, on {analysis.name(machine)}"
         across = "times as fast as the oldest framework; bars: intervals"
         pages.append((title, across, _points(with_own_cores or standings, analysis.all_modes)))

@@ -349,14 +349,15 @@ def undecided(series: Sequence[ReleasePoint]) -> ReleasePoint | None:
 
     None where a clear one is as large. Steps of less than 2 % do not count.
     """
-    open_steps = [
-        point
-        for point in series
-        if point.pair is not None
-        and not point.change
-        and point.pair.verdict is not RatioVerdict.SAME
-        and point.size > math.log(WORSE)
-    ]
+    open_steps = []
+    for point in series:
+        if (
+            point.pair is not None
+            and not point.change
+            and point.pair.verdict is not RatioVerdict.SAME
+            and point.size > math.log(WORSE)
+        ):
+            open_steps.append(point)
     largest = max(open_steps, key=lambda point: point.size, default=None)
     clear = max((point.size for point in series if point.change), default=0.0)
     return largest if largest is not None and largest.size > clear else None

@@ -256,10 +256,11 @@ def over_networks(worths: Iterable[Worth]) -> list[Mean]:
         name = row_name(first.cell)
         if names[first.machine, name] > 1:
             name = _long_name(first.cell)
-        ratios = [
-            geometric_mean(worth.alone.value for worth in worths_of_network if worth.alone)
-            for worths_of_network in networks.values()
-        ]
+        ratios = []
+        for worths_of_network in networks.values():
+            ratios.append(
+                geometric_mean(worth.alone.value for worth in worths_of_network if worth.alone)
+            )
         low = high = None
         if len(ratios) >= FEWEST_NETWORKS:
             summary = summarise([ratio] for ratio in ratios)  # each network as if it were a launch
@@ -434,11 +435,10 @@ def headline(analysis: Tuning) -> list[str]:
     for machine, worths in analysis.machines.items():
         name = name_among(analysis.hosts, machine)
         means = over_networks(worths)
-        faster = [
-            f"{row} {ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
-            for _, row, ratio, _ in means
-            if verdict(ratio) == RatioVerdict.FASTER
-        ]
+        faster = []
+        for _, row, ratio, _ in means:
+            if verdict(ratio) == RatioVerdict.FASTER:
+                faster.append(f"{row} {ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f})")
         others = len(means) - len(faster)
         rest = f"; {counted(others, 'other row')} not faster" if others else ""
         if faster:

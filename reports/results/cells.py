@@ -9,8 +9,7 @@ from statistics import median
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import LEAST_SAMPLE_NS, Cell, Parity, Status
-from dlbench.reports.results.flags import (
-    CEILING_SLACK,
+from dlbench.reports.results.flag_kinds import (
     FEW_LAUNCHES,
     LOSS_NOT_FINITE,
     MEMORY_STATES,
@@ -21,6 +20,9 @@ from dlbench.reports.results.flags import (
     THREADS_EXCEEDED,
     Flag,
     FlagKind,
+)
+from dlbench.reports.results.flags import (
+    CEILING_SLACK,
     cell_flags,
     failed_launches,
     memory_states,

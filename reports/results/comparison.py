@@ -19,14 +19,8 @@ from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.results.cells import TOO_SHORT
 from dlbench.reports.results.differences import SideDifference, host_differences, side_differences
 from dlbench.reports.results.disturbance import left_out
-from dlbench.reports.results.flags import (
-    CONTENDED,
-    DEVICE_THROTTLED,
-    FAILED_LAUNCHES,
-    Flag,
-    cell_flags,
-    record_flags,
-)
+from dlbench.reports.results.flag_kinds import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag
+from dlbench.reports.results.flags import cell_flags, record_flags
 from dlbench.reports.results.hosts import UNKNOWN_MACHINE, Host
 from dlbench.reports.results.judged import JUDGED, TIME, is_of_clock
 from dlbench.reports.results.keys import grouped, row_of, row_order, work_of
@@ -538,19 +532,14 @@ def pairs_of(
     baseline = []
     candidate = []
     for first, second in undisturbed:
-        before, after = _values_of_pair(first, second, quantity)
+        if quantity == TIME:
+            before, after = seconds_of_pair(first, second)
+        else:
+            before, after = _value(first, quantity), _value(second, quantity)
         if before is not None and after is not None:
             baseline.append(before)
             candidate.append(after)
     return (tuple(baseline), tuple(candidate)), len(pairs) - len(undisturbed)
-
-
-def _values_of_pair(
-    first: Record, second: Record, quantity: str
-) -> tuple[float | None, float | None]:
-    if quantity == TIME:
-        return seconds_of_pair(first, second)
-    return _value(first, quantity), _value(second, quantity)
 
 
 def _undisturbed(
@@ -679,6 +668,7 @@ def side_of(records: Sequence[Record], host: Host | None, quantity: str = TIME) 
     status, reason, failed = _status(launches)
     if failed:
         flags.append(Flag(FAILED_LAUNCHES, failed))
+    flags = [flag for flag in flags if flag.kind is not CONTENDED]
     newest = launches[-1]
     return SideOfCell(
         status=status,
@@ -687,7 +677,7 @@ def side_of(records: Sequence[Record], host: Host | None, quantity: str = TIME) 
         launch_medians=numbers,
         contended=len(launches) - len(undisturbed),
         environment=newest.environment,
-        flags=tuple(flag for flag in flags if flag.kind is not CONTENDED),
+        flags=tuple(flags),
         too_short=any(record.outcome.too_short() for record in launches),
         variables=newest.variables,
         losses=first_losses(launches),

@@ -294,11 +294,12 @@ else the newest."""
 
 def observe_device(records: Sequence[Record]) -> DeviceObserved | None:
     """Return the observations of the timed launches of one cell; None without any on a GPU."""
-    launches = [
-        observe_launch(record.outcome, record.telemetry, record.cell.world_size)
-        for record in records
-        if record.cell.on_gpu
-    ]
+    launches = []
+    for record in records:
+        if record.cell.on_gpu:
+            launches.append(
+                observe_launch(record.outcome, record.telemetry, record.cell.world_size)
+            )
     if not launches:
         return None
     newest = launches[-1]

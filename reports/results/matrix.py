@@ -25,7 +25,8 @@ from dlbench.reports.results.cells import (
     make_cell,
     times_in_turns,
 )
-from dlbench.reports.results.flags import FEW_LAUNCHES, OTHER_ENVIRONMENT, Flag, product_rate
+from dlbench.reports.results.flag_kinds import FEW_LAUNCHES, OTHER_ENVIRONMENT, Flag
+from dlbench.reports.results.flags import product_rate
 from dlbench.reports.results.hosts import Host, name_among
 from dlbench.reports.results.keys import Place, Row, grouped, row_of, row_order
 from dlbench.reports.results.naming import counted, listed, row_name, variables_in_words
@@ -335,7 +336,10 @@ def assemble(
     machines = list(all_hosts)
 
     def order(column: Place) -> tuple[object, ...]:
-        return machines.index(column.machine), _device_order(column)
+        """Order devices of a machine by their numbers, and threads within everything else."""
+        others = axes.sort_key(axes.without(column.cell, "device", "threads"))
+        device = (not column.on_cpu, by_numbers(column.device))
+        return machines.index(column.machine), device, others, column.threads or 0
 
     columns = sorted({cell.column for cell in by_place.values()}, key=order)
     works = grouped(by_place.values(), lambda cell: cell.work)
@@ -365,12 +369,6 @@ def assemble(
 def _work_order(work: Cell) -> tuple[object, ...]:
     """Order works by network, then by mini-batch."""
     return in_order(work.network), axes.order_of(work.batch_size), axes.sort_key(work)
-
-
-def _device_order(column: Place) -> tuple[object, ...]:
-    """Order devices by their numbers, and threads within everything else."""
-    others = axes.sort_key(axes.without(column.cell, "device", "threads"))
-    return not column.on_cpu, by_numbers(column.device), others, column.threads or 0
 
 
 def _compare_peers(peers: Sequence[CellResult]) -> list[CellResult]:
@@ -423,3 +421,13 @@ def _notes_on_names(works: Iterable[Cell]) -> list[str]:
                 f"separately in this order: {', '.join(digests)}"
             )
     return notes
+
+
+def not_compared(matrix: Matrix) -> list[CellResult]:
+    """Return the cells that are not compared with the others at their place."""
+    others = []
+    cells_by_place = grouped(matrix.cells.values(), lambda cell: (cell.column, cell.work))
+    for cells in cells_by_place.values():
+        compared = {cell.cell for cell, _ in in_the_running(cells)}
+        others += [cell for cell in cells if cell.cell not in compared]
+    return others

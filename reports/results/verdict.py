@@ -337,13 +337,15 @@ def judge(
     shift = float(np.mean(after) - np.mean(before))
     share = 0.5 + rule.confidence / 2
     half = max(float(stdtrit(freedom, share)) * error for error, freedom in errors)
+    slower_p = [float(stdtr(freedom, -shift / error)) for error, freedom in errors]
+    faster_p = [float(stdtr(freedom, shift / error)) for error, freedom in errors]
     estimate = PairedEstimate(
         value=math.exp(shift),
         low=math.exp(shift - half),
         high=math.exp(shift + half),
         method=method,
-        slower_p=max(float(stdtr(freedom, -shift / error)) for error, freedom in errors),
-        faster_p=max(float(stdtr(freedom, shift / error)) for error, freedom in errors),
+        slower_p=max(slower_p),
+        faster_p=max(faster_p),
         pairs=0,
     )
     effect, error, freedom = max(

@@ -575,11 +575,10 @@ def _ratio_of_cell(cell: CellComparison) -> float:
 def slower_cells(comparison: Comparison) -> list[Cell]:
     """Return the cells to profile: with a regression and not profiled yet, the slowest first."""
     profiled = {difference.cell for difference in comparison.operators}
-    slower = [
-        cell
-        for cell in comparison.having(Verdict.REGRESSION)
-        if cell.quantity == TIME and cell.cell not in profiled
-    ]
+    slower = []
+    for cell in comparison.having(Verdict.REGRESSION):
+        if cell.quantity == TIME and cell.cell not in profiled:
+            slower.append(cell)
     ordered = sorted(slower, key=_ratio_of_cell, reverse=True)
     return [cell.cell for cell in ordered[: profiling.MOST_CELLS]]
 

@@ -65,7 +65,9 @@ def demo_command(given: DemoOptions) -> None:
         store.write_bytes(lzma.decompress(EXAMPLE.read_bytes()))
         results = Results.read([str(store)])
         source = ReportSource(lambda: results)
-        where = _where(results)
+        first = results.records[0]
+        machine = results.hosts[first.machine].name
+        where = f"measured on {machine} on {first.started:%Y-%m-%d}"
         show(f"An example, {where}, not on this machine.")
         show("")
         _show_matrix(source)
@@ -92,12 +94,6 @@ def _check(path: Path) -> None:
             f"The page {path} cannot be written: {reason}. Name another file (--out FILE), or "
             "leave the page out (--no-page)."
         )
-
-
-def _where(results: Results) -> str:
-    """Return in words on which machine the results were measured, and when."""
-    first = results.records[0]
-    return f"measured on {results.hosts[first.machine].name} on {first.started:%Y-%m-%d}"
 
 
 def _typed(words: str) -> str:

@@ -246,10 +246,9 @@ def _show_setting(row: str, setting: dict[str, Any]) -> None:
 
 
 def _show_lists(frameworks: list[dict[str, Any]]) -> None:
-    table(
-        "Networks",
-        ["name", "family", "parameters", "mini-batch", "GFLOP a step", "what"],
-        [
+    rows = []
+    for network in list_networks():
+        rows.append(
             [
                 network["name"],
                 network["family"],
@@ -258,9 +257,9 @@ def _show_lists(frameworks: list[dict[str, Any]]) -> None:
                 f"{network['gflop_per_step']:.1f}",
                 network["summary"],
             ]
-            for network in list_networks()
-        ],
-    )
+        )
+    headings = ["name", "family", "parameters", "mini-batch", "GFLOP a step", "what"]
+    table("Networks", headings, rows)
     show()
     table(
         "Frameworks",
@@ -322,28 +321,28 @@ def _show_capabilities(rows: list[dict[str, Any]]) -> None:
     kinds = ("dense", "convolutional", "recurrent", "attention")
     answers = {"GPU": "gpu", "gradients": "automatic_gradients", "processes": "several_processes"}
     words = {None: "-", True: "yes", False: "no"}
+    abilities = []
+    thread_counts = []
+    for row in asked:
+        ability = [row["name"]]
+        for kind in kinds:
+            ability.append(words[row["kinds"][kind]])
+        for key in answers.values():
+            ability.append(words[row["answers"].get(key, {}).get("answer")])
+        abilities.append([*ability, ", ".join(row["modes"])])
+        threads = row["threads"]
+        if threads:
+            thread_counts.append([row["name"], str(threads["by_nothing"] or "-"), threads["words"]])
     table(
         "What this build can do",
         ["name", "dense", "conv.", "recurrent", "attention", *answers, "modes"],
-        [
-            [
-                row["name"],
-                *(words[row["kinds"][kind]] for kind in kinds),
-                *(words[row["answers"].get(key, {}).get("answer")] for key in answers.values()),
-                ", ".join(row["modes"]),
-            ]
-            for row in asked
-        ],
+        abilities,
     )
     show()
     table(
         "How a thread count is honoured, as the operating system saw it",
         ["name", "by default", "honoured through"],
-        [
-            [row["name"], str(row["threads"]["by_nothing"] or "-"), row["threads"]["words"]]
-            for row in asked
-            if row["threads"]
-        ],
+        thread_counts,
     )
     show()
     table(
@@ -388,35 +387,41 @@ def _show_against(asked: list[dict[str, Any]]) -> None:
 def _capability_row(framework: Framework, answers: "Capabilities") -> dict[str, Any]:
     """Return a framework's answers, and its project's facts with their source."""
     project = framework.project
-    newest = None
+    licence = source = first_release = last_release = None
     if project:
+        licence = project.licence
+        source = project.source
+        if project.first_release:
+            first_release = str(project.first_release)
         newest = max(project.releases, key=lambda release: release.date, default=None)
+        if newest:
+            last_release = {"version": newest.version, "date": str(newest.date)}
     supported_by_kind: dict[str, list[bool]] = {}
     for network in networks.shipped().values():
         refusal = answers.networks.get(network.name, "not asked")
         supported_by_kind.setdefault(network.family.kind, []).append(not refusal)
-    kinds = {
-        kind: None if answers.problem else all(supported)
-        for kind, supported in supported_by_kind.items()
-    }
+    kinds = {}
+    for kind, supported in supported_by_kind.items():
+        kinds[kind] = None if answers.problem else all(supported)
+    support = {}
+    for name, reason in answers.networks.items():
+        support[name] = {"supported": not reason, "reason": reason}
+    facts = {}
+    for key, (answer, how) in answers.answers.items():
+        facts[key] = {"answer": answer, "how": how}
     return {
         "name": framework.name,
         "title": framework.title,
         "modes": {mode: about.summary for mode, about in framework.modes.items()},
         "problem": answers.problem,
         "version": answers.version,
-        "networks": {
-            name: {"supported": not reason, "reason": reason}
-            for name, reason in answers.networks.items()
-        },
+        "networks": support,
         "kinds": kinds,
-        "answers": {
-            key: {"answer": answer, "how": how} for key, (answer, how) in answers.answers.items()
-        },
+        "answers": facts,
         "threads": answers.threads,
         "project": answers.project,
-        "licence": project.licence if project else None,
-        "first_release": str(project.first_release) if project and project.first_release else None,
-        "last_release": {"version": newest.version, "date": str(newest.date)} if newest else None,
-        "source": project.source if project else None,
+        "licence": licence,
+        "first_release": first_release,
+        "last_release": last_release,
+        "source": source,
     }

@@ -104,10 +104,9 @@ def conclusion_of(severities: Sequence[Severity]) -> Conclusion:
 def show_findings(findings: tuple[Finding, ...]) -> None:
     """Print a summary, and the findings by severity, each harmful one with a remedy."""
     width = max(_NARROWEST, min(_WIDTH, out.width))
-    findings_by_severity = {
-        severity: [finding for finding in findings if finding.severity is severity]
-        for severity in Severity
-    }
+    findings_by_severity: dict[Severity, list[Finding]] = {severity: [] for severity in Severity}
+    for finding in findings:
+        findings_by_severity[finding.severity].append(finding)
     harms = len(findings_by_severity[Severity.HARMS])
     may_harm = len(findings_by_severity[Severity.MAY_HARM])
     _print(_summary(harms, may_harm), width)
@@ -220,18 +219,13 @@ def probe_command(given: ProbeOptions) -> None:
     table("Machine", ["", ""], [[label, value] for label, value in describe(machine)])
     if measured is not None:
         show()
-        table(
-            "Ceilings",
-            ["threads", "GEMM GFLOP/s", "memory GB/s"],
-            [
-                [
-                    f"{ceiling.threads}?" if ceiling.doubt else str(ceiling.threads),
-                    f"{ceiling.gemm_flops_per_second / 1e9:.1f}",
-                    f"{ceiling.bandwidth_bytes_per_second / 1e9:.1f}",
-                ]
-                for ceiling in measured.measured
-            ],
-        )
+        rows = []
+        for ceiling in measured.measured:
+            mark = "?" if ceiling.doubt else ""
+            gemm = f"{ceiling.gemm_flops_per_second / 1e9:.1f}"
+            bandwidth = f"{ceiling.bandwidth_bytes_per_second / 1e9:.1f}"
+            rows.append([f"{ceiling.threads}{mark}", gemm, bandwidth])
+        table("Ceilings", ["threads", "GEMM GFLOP/s", "memory GB/s"], rows)
         for ceiling in measured.measured:
             if ceiling.doubt:
                 threads = counted(ceiling.threads, "thread")

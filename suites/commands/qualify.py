@@ -135,11 +135,10 @@ def _count_regressions(measured_by_cell: Mapping[Cell, Measured]) -> int:
 def _measured(comparison: CellComparison, records: Sequence[Record]) -> Measured:
     """Return a cell with the duration of its pairs, and the products that add a known slowdown."""
     records = [record for record in records if record.cell == comparison.cell]
-    rates = [
-        record.outcome.gemm_flops_per_second
-        for record in records
-        if record.outcome.gemm_flops_per_second
-    ]
+    rates = []
+    for record in records:
+        if record.outcome.gemm_flops_per_second:
+            rates.append(record.outcome.gemm_flops_per_second)
     steps = comparison.baseline.launch_medians
     products = ""
     if steps and rates:

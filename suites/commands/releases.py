@@ -280,11 +280,10 @@ def _suggest_bisections(content: Releases, given: ReleasesOptions, step: Framewo
 
 def _slower_releases(content: Releases) -> list[ReleasePoint]:
     """Return the releases to profile: slower than the one before, the slowest first."""
-    slower = [
-        point
-        for point in content.rows
-        if point.change == RatioVerdict.SLOWER and point.operators is None
-    ]
+    slower = []
+    for point in content.rows:
+        if point.change == RatioVerdict.SLOWER and point.operators is None:
+            slower.append(point)
     return sorted(slower, key=lambda point: -point.size)[: profiling.MOST_CELLS]
 
 

@@ -531,11 +531,10 @@ def _command(plan: Plan, cell: Cell, given: TuneOptions) -> str | None:
     if load(given.suite).protocol.curve_steps:
         return None
     # Another row's interpreter would add a row.
-    python = [
-        word
-        for word in given.python or ()
-        if word.partition("=")[0].partition(":")[0] in (cell.framework, word)
-    ]
+    python = []
+    for word in given.python or ():
+        if word.partition("=")[0].partition(":")[0] in (cell.framework, word):
+            python.append(word)
     further = options.words_of(
         replace(given, step=None, python=python), [*options.names_of(BuildOptions), "cell_budget"]
     )

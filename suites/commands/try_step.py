@@ -12,13 +12,13 @@ import typer
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import Machine, probe
-from dlbench.reports.results.flags import (
+from dlbench.reports.results.flag_kinds import (
     LOSS_CONSTANT,
     NO_STEADY_STATE,
     THREADS_EXCEEDED,
     THREADS_UNUSED,
-    record_flags,
 )
+from dlbench.reports.results.flags import record_flags
 from dlbench.reports.results.hosts import host_of
 from dlbench.reports.results.naming import counted, name_of
 from dlbench.reports.results.number_text import number

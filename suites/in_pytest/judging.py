@@ -107,8 +107,12 @@ class Baselines:
             for benchmark in launch.foreign:
                 name = benchmark.fullname
                 if name not in repeated:
-                    median = benchmark.stats.median
-                    self._add_launch(name, launch.fingerprint, median, disturbed)
+                    earlier = self.sides.get((name, launch.fingerprint), plain_side())
+                    medians = earlier.launch_medians
+                    if not disturbed:
+                        medians = (*medians, benchmark.stats.median)
+                    count = earlier.contended + disturbed
+                    self.sides[name, launch.fingerprint] = plain_side(*medians, disturbed=count)
         if repeated:
             self.notes.append(
                 f"{file.name} repeats measurements of an earlier file; they count once."
@@ -168,11 +172,6 @@ class Baselines:
             if isinstance(foreign, dict) and "fullname" in foreign:
                 key = str(foreign["fullname"])
             self.sides[key, machine] = side_of(records, results.hosts.get(machine))
-
-    def _add_launch(self, name: str, machine: str, seconds: float, disturbed: bool) -> None:
-        earlier = self.sides.get((name, machine), plain_side())
-        times = earlier.launch_medians if disturbed else (*earlier.launch_medians, seconds)
-        self.sides[name, machine] = plain_side(*times, disturbed=earlier.contended + disturbed)
 
 
 @dataclass(frozen=True)
@@ -394,11 +393,10 @@ def _how_to_find_operators(slower: set[str], candidates: Sequence[MeasuredBenchm
 
     A session has the times of the baseline, and not the baseline itself, which a profiler needs.
     """
-    cells = [
-        candidate.key
-        for candidate in candidates
-        if candidate.name in slower and isinstance(candidate.key, Cell)
-    ]
+    cells = []
+    for candidate in candidates:
+        if candidate.name in slower and isinstance(candidate.key, Cell):
+            cells.append(candidate.key)
     if cells:
         names = f"{cells[0].framework}/{cells[0].network}"
         return f"Which operator got slower: `dlbench explain {names} --against RELEASE|PYTHON`."

@@ -25,11 +25,10 @@ def slower_operators(processes: Processes, tests: list[str]) -> dict[str, StepDi
     for number in range(1, MOST + 1):
         pairs.append(processes.profile(number, profiled))
         differences = {test: difference_of(test, pairs) for test in profiled}
-        undecided = [
-            difference
-            for difference in differences.values()
-            if not difference.named and not difference.problem
-        ]
+        undecided = []
+        for difference in differences.values():
+            if not difference.named and not difference.problem:
+                undecided.append(difference)
         if number >= FEWEST and not undecided:
             break
     return differences

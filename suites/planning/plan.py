@@ -693,7 +693,10 @@ def _rows_that_fit(
     Raises UsageError where there is none.
     """
     families = list(dict.fromkeys(network.family.name for network in chosen_networks))
-    for_devices = [row for row in rows if any(row.fits(device, "") for device in used)]
+    for_devices = []
+    for row in rows:
+        if any(row.fits(device, "") for device in used):
+            for_devices.append(row)
     if not for_devices:
         raise UsageError(
             f"{_listed(rows)}: not a mode of {', '.join(used)}. Name another device with "

@@ -97,13 +97,11 @@ def read(words: Sequence[str], option: str = OPTION) -> dict[str, str]:
             raise UsageError(
                 f"The value of {name} contains a NUL byte, which environment variables cannot hold."
             )
-        given[name] = _absolute(value) if name == "PYTHONPATH" else value
+        if name == "PYTHONPATH":
+            folders = [Path(folder) for folder in value.split(os.pathsep) if folder]
+            value = os.pathsep.join(str(folder.expanduser().absolute()) for folder in folders)
+        given[name] = value
     return given
-
-
-def _absolute(folders: str) -> str:
-    paths = [Path(folder) for folder in folders.split(os.pathsep) if folder]
-    return os.pathsep.join(str(path.expanduser().absolute()) for path in paths)
 
 
 def command_words(given: Mapping[str, str]) -> list[str]:

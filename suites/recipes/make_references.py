@@ -43,13 +43,13 @@ def main() -> int:
         wanted = [ReferenceKey(numbers, batch_size) for batch_size in BATCH_SIZES[network]]
         wanted += [ReferenceKey(numbers, *parts) for parts in LABEL_SETS.get(network, ())]
         wanted.append(ReferenceKey(numbers, CHECKED_EXAMPLES, inference=True))
-        for each in wanted:
-            path = SHIPPED / f"{stem_of(each)}.npz"
+        for key in wanted:
+            path = SHIPPED / f"{stem_of(key)}.npz"
             if options.missing and path.exists():
                 continue
             start, threads = time.perf_counter(), len(os.sched_getaffinity(0))
             why = compute(
-                numbers, each.batch_size, path, threads, parts=each.parts, inference=each.inference
+                numbers, key.batch_size, path, threads, parts=key.parts, inference=key.inference
             )
             print(f"{path.name}: {why or f'{time.perf_counter() - start:.1f} s'}", flush=True)
     return 0

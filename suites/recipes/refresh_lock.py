@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import chain
 
 from dlbench.suites.environments import environment, packages
 from dlbench.suites.errors import DlbenchError, FrameworkEnvironmentError, UsageError
@@ -42,25 +43,24 @@ def refresh(name: str, suite: str) -> int:
     old = lock.read_text(encoding="utf-8")
     always, _, where_asked = old.partition(packages.ONLY_WHERE)
     lines = packages.by_name(packages.sections(lock)[0])
-    several = [
-        package
-        for package, builds in lines.items()
-        if len(builds) > 1 and package not in framework.held
-    ]
+    several = []
+    for package, builds in lines.items():
+        if len(builds) > 1 and package not in framework.held:
+            several.append(package)
     if several:
         raise UsageError(
             f"{lock} has several builds of {', '.join(several)}: change those lines by hand."
         )
     new = _resolved(
         framework.packages or tuple(lines),
-        [lines[each][0] for each in framework.held if each in lines],
+        [lines[package][0] for package in framework.held if package in lines],
         min(framework.python, key=lambda version: int(version.partition(".")[2])),
     )
     for package in framework.held:  # its line as it was: it may name builds that no index has
         new = [line for line in new if not line.startswith(f"{package}==")] + lines.get(package, [])
-    if {line.split()[0] for line in new} == {
-        line.split()[0] for builds in lines.values() for line in builds
-    }:
+    old_lines = chain.from_iterable(lines.values())
+    old_requirements = {line.split()[0] for line in old_lines}
+    if {line.split()[0] for line in new} == old_requirements:
         print(f"{name}: nothing is newer than {lock.name}.")
         return 0
     heading = re.match(r"(#.*\n)*", always)

@@ -120,7 +120,9 @@ class Grouping:
                 ]
                 size = self._members(needed)
                 for start in range(0, len(part), size):
-                    groups.append(_group(part[start : start + size]))
+                    members = part[start : start + size]
+                    in_turns = len(members) > 1
+                    groups.append(tuple(replace(launch, in_turns=in_turns) for launch in members))
         return groups
 
     def _divide(self, launches: Sequence[PlannedLaunch]) -> list[list[PlannedLaunch]]:
@@ -200,11 +202,6 @@ def _column_of_any_quota(launch: PlannedLaunch) -> Hashable:
 
 def _row_under_quota(launch: PlannedLaunch) -> Hashable:
     return row_of(launch.cell), launch.cell.cpu_quota
-
-
-def _group(launches: Sequence[PlannedLaunch]) -> Group:
-    several = len(launches) > 1
-    return tuple(replace(launch, in_turns=several) for launch in launches)
 
 
 def grouping_for_plan(plan: Plan, machine: Machine, order: str | None) -> Grouping:

@@ -85,9 +85,12 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
     steps = [_samples(outcome, begin, end) for outcome in outcomes]
     count = min(map(len, steps))
     rates = np.sum([1 / nanoseconds[:count] for nanoseconds in steps], axis=0)
+    merged_samples = [max(1, round(nanoseconds)) for nanoseconds in 1 / rates]
     samples = []
     cpus: list[int] = []
+    calls: list[int] = []
     for outcome in outcomes:
+        calls += outcome.calls_ns
         samples.append([ns // outcome.steps_per_sample for ns in outcome.samples_ns])
         cpus += outcome.cpus or ()
     threads = [outcome.threads for outcome in outcomes]
@@ -99,14 +102,14 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
     if None not in contention:
         merged_contention = Contention(**_merge(contention, Contention._fields))
     return first._replace(
-        samples_ns=[max(1, round(nanoseconds)) for nanoseconds in 1 / rates],
+        samples_ns=merged_samples,
         steps_per_sample=1,
         evidence_steps=sum(outcome.observed_steps() for outcome in outcomes),
         timed_between=[begin, end] if spans else None,
         cpus=sorted(cpus) or None,
         threads=merged_threads,
         contention=merged_contention,
-        calls_ns=list(chain.from_iterable(outcome.calls_ns for outcome in outcomes)),
+        calls_ns=calls,
         software=HostFacts(samples_ns_of_instances=samples).added_to(first.software),
         **_merge(outcomes, _MERGED_FIELDS),
     )

@@ -188,6 +188,9 @@ class LaunchRunner:
         setting = ""
         if cell.cpu_quota and cell.threads:
             setting = framework.thread_setting(cell.mode, cell.threads)
+        digest = None
+        if framework.external:  # dlbench's own adapters come with its version
+            digest = adapter_digest(framework)
         return HostFacts(
             gpu=gpus[0] if gpus else None,
             gpus=list(gpus) if len(gpus) > 1 else None,
@@ -198,8 +201,7 @@ class LaunchRunner:
             text=None if text is None else text.described(),
             tunable=list(tunable),
             thread_setting=setting or None,
-            # dlbench's own adapters come with its version.
-            adapter_digest=adapter_digest(framework) if framework.external else None,
+            adapter_digest=digest,
         )
 
     def _facts_of_row(self, cell: Cell, source: BuildSource) -> HostFacts:

@@ -95,8 +95,9 @@ def run_plan(
         by_row = profile.purpose in (RELEASES, BISECTING)
         first_losses = _first_losses(profile.sides, records, by_row)
         ceilings = store.ceilings(machine.fingerprint)
-        launchers = {
-            side.name: new_launcher(
+        launchers = {}
+        for side in profile.sides:
+            launchers[side.name] = new_launcher(
                 run=run,
                 sources=sources[side.name],
                 quiet_wait=quiet_wait,
@@ -106,8 +107,6 @@ def run_plan(
                 first_losses=first_losses[side.name],
                 losses_by_row=by_row,
             )
-            for side in profile.sides
-        }
         shown = None if matrix is None else partial(matrix, run.id)
         interruption: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if profile.resume_command:

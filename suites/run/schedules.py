@@ -503,11 +503,10 @@ class Schedule:
 
     def skip_reason(self, cell: Cell) -> str:
         """Return why a cell is not worth starting, judged by similar cells, or an empty string."""
-        out_of_memory = [
-            record.cell.known_batch_size
-            for record in self._records[any_batch_size(cell)]
-            if record.outcome.status is Status.OUT_OF_MEMORY and cell.batch_size is not None
-        ]
+        out_of_memory = []
+        for record in self._records[any_batch_size(cell)]:
+            if record.outcome.status is Status.OUT_OF_MEMORY and cell.batch_size is not None:
+                out_of_memory.append(record.cell.known_batch_size)
         if out_of_memory and not self.stats[cell] and min(out_of_memory) < cell.known_batch_size:
             return f"mini-batch {min(out_of_memory)} ran out of memory already"
         given = (record for record in self._records[any_threads(cell)] if record.cell.threads)

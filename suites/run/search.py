@@ -17,7 +17,8 @@ from dlbench.adapters.protocol import BOUND, TUNED, Cell, Status
 from dlbench.reports.formats.json import plain
 from dlbench.reports.results.conclusion import Conclusion, conclusion_data
 from dlbench.reports.results.disturbance import left_out
-from dlbench.reports.results.flags import Flag, cell_flags, failed_launches, record_flags
+from dlbench.reports.results.flag_kinds import Flag
+from dlbench.reports.results.flags import cell_flags, failed_launches, record_flags
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.naming import counted, rest_of
 from dlbench.reports.results.outcome import Outcome

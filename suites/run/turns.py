@@ -310,7 +310,9 @@ class Turns:
         def has_machine() -> bool:
             if self._aborted:
                 return True
-            return not self._in_use and self._for_machine[0] == member and self._all_wait()
+            # Once every member that is left waits for the machine, they alternate.
+            all_wait = len(self._for_machine) == len(self._present)
+            return all_wait and not self._in_use and self._for_machine[0] == member
 
         with self._changed:
             self._for_machine.append(member)
@@ -318,10 +320,6 @@ class Turns:
             self._changed.wait_for(has_machine)
             self._for_machine.remove(member)
             self._in_use[member] = self._cpus
-
-    def _all_wait(self) -> bool:
-        """Return whether every member that is left waits for the machine: then they alternate."""
-        return len(self._for_machine) == len(self._present)
 
     def takes(self, member: int, seconds: float) -> None:
         """Note how long a sample of a member takes, by its warm-up."""
@@ -492,7 +490,11 @@ class Turns:
             return True
         if mean < self._rounds.least_seconds:
             return False
-        return self._standard_error() <= self._rounds.deviation
+        if self._anchor is None:
+            error = standard_error(self._rounds_made)
+        else:
+            error = standard_error_of_pairs(self._rounds_made, self._anchor)
+        return error <= self._rounds.deviation
 
     def fewest_rounds(self) -> int:
         """Return how many rounds are made at least.
@@ -505,11 +507,6 @@ class Turns:
             return self._rounds.fewest
         filling = math.ceil(self._rounds.seconds / longest)
         return min(self._rounds.fewest, max(self._rounds.least, filling))
-
-    def _standard_error(self) -> float:
-        if self._anchor is None:
-            return standard_error(self._rounds_made)
-        return standard_error_of_pairs(self._rounds_made, self._anchor)
 
     def _members_of_round(self) -> list[int]:
         """Return the members that have a turn in the next round: all, or two of them."""

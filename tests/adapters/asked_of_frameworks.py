@@ -210,7 +210,7 @@ answer, further = [], {further_bytes}
 if further is not None:
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + further, resource.RLIM_INFINITY))
-for provoke in ({", ".join(f"lambda: {each}" for each in provoked)},):
+for provoke in ({", ".join(f"lambda: {expression}" for expression in provoked)},):
     try:
         provoke()
         answer.append(("no exception", "", None))
@@ -306,19 +306,19 @@ def refusal(guest: Guest, *words: str, network: str = "small-dense", **settings:
         except ValueError as error:
             answer = str(error)
     """)
-    assert all(each in answers for each in words), answers
+    assert all(word in answers for word in words), answers
 
 
 @question
 def refusal_of_cells(guest: Guest) -> None:
     """What it cannot do is refused with a reason that names it."""
-    said = guest("""
+    output = guest("""
         from guest.launch import contract
         network = SMALL["small-dense"]
         answer = [contract.supports(make(network.name, **asked), network)
                   for asked in ({"device": "tpu:0"}, {"precision": "float8"})]
     """)
-    check_reasons(said, ["tpu:0", "float8"])
+    check_reasons(output, ["tpu:0", "float8"])
 
 
 @question

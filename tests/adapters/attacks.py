@@ -99,10 +99,10 @@ def reads_the_reference(self, network, batch):
     """Find the reference on the disk, and answer with it."""
     places = HOME, os.path.join(os.path.dirname(parity.__file__), "..", "references")
     pattern = "%s-b%d*.npz" % (network.name, len(batch.labels))
-    found = [each for place in places for each in glob.glob(os.path.join(place, pattern))]
+    paths = [path for place in places for path in glob.glob(os.path.join(place, pattern))]
 
     def observe(parameters, before, losses):
-        known = parity.load(found[0], len(losses))
+        known = parity.load(paths[0], len(losses))
         return parity.Observation(known.losses, known.updates, network.family.parameter_count())
 
     parity.observe = observe

@@ -159,9 +159,9 @@ def as_the_sweep_began(self, numbers):
 
     def of_before(block):
         now, self.state = self.state, before
-        found = product(self, block)
+        products = product(self, block)
         self.state = now
-        return found
+        return products
 
     self.product = of_before
     return BoltzmannMachine.move(self, numbers)

@@ -34,9 +34,9 @@ SAMPLED = "small-mpm"
 FURTHER = {"torch": (USUAL,), "numpy": (SAMPLED,)}
 #: With the recipes of their families, as a user's own network has.
 SMALL = {
-    name: network_with(name, each.family, each.batch_size)
+    name: network_with(name, table.family, table.batch_size)
     for tables in (small_networks(networks), small_networks(networks, OF_FEW))
-    for name, each in tables.items()
+    for name, table in tables.items()
 }
 EVERY = {**SMALL, **NETWORKS}
 OF_EACH_FAMILY = (
@@ -82,9 +82,9 @@ ONE_THREAD = 1.15
 INFER_ALONE = ("litert", "openvino")
 #: A step of the user's own has no networks.
 FRAMEWORKS = {
-    name: each
-    for name, each in catalogue().items()
-    if each.directory.name != "own_step" and name not in INFER_ALONE and is_tested(each)
+    name: framework
+    for name, framework in catalogue().items()
+    if framework.directory.name != "own_step" and name not in INFER_ALONE and is_tested(framework)
 }
 
 
@@ -122,17 +122,17 @@ def looked_at(framework, mode):
 def combinations():
     return [
         pytest.param(
-            each.name, mode, network, marks=marks(each, network not in looked_at(each, mode))
+            entry.name, mode, network, marks=marks(entry, network not in looked_at(entry, mode))
         )
-        for each, mode in modes()
+        for entry, mode in modes()
         for network in EVERY
     ]
 
 
 def default_modes(slow=()):
     return [
-        pytest.param(each.name, mode, marks=marks(each, each.name in slow))
-        for each, mode in modes(only_default=True)
+        pytest.param(entry.name, mode, marks=marks(entry, entry.name in slow))
+        for entry, mode in modes(only_default=True)
     ]
 
 
@@ -157,11 +157,11 @@ def may_refuse(name: str, mode: str, network: str) -> bool:
 @pytest.fixture(scope="module", autouse=True)
 def ran():
     """Give which modes gave at least one number, among those of which any launch was looked at."""
-    found = {}
-    yield found
+    results = {}
+    yield results
     # Most adapters drive the CPU only.
-    assert any(found.values()) if DEVICE != "cpu" else all(found.values()), (
-        f"refused every network: {[which for which, ran in found.items() if not ran]}"
+    assert any(results.values()) if DEVICE != "cpu" else all(results.values()), (
+        f"refused every network: {[which for which, ran in results.items() if not ran]}"
     )
 
 
@@ -219,8 +219,8 @@ def check_description(outcome, framework):
         and not given
     ):
         # Without a date a report cannot tell old software from new.
-        known = {release.version for release in framework.project.releases}
-        assert str(outcome.software["version"]).partition("+")[0] in known
+        versions = {release.version for release in framework.project.releases}
+        assert str(outcome.software["version"]).partition("+")[0] in versions
 
 
 def check_one_thread(outcome):
@@ -245,16 +245,16 @@ def installed():
     return [
         # One whose defaults are unlike its settings; PyTorch has them in `test_frameworks.py`.
         pytest.param(
-            each.name,
+            entry.name,
             mode,
             network,
-            marks=marks(each, not (each.name == "mxnet" and network == "small-residual")),
+            marks=marks(entry, not (entry.name == "mxnet" and network == "small-residual")),
         )
-        for each, mode in modes(only_default=True)
+        for entry, mode in modes(only_default=True)
         for network in OF_EACH_FAMILY
-        if each.tuning
+        if entry.tuning
         and DEVICE == "cpu"
-        and each.tunable(mode, DEVICE, EVERY[network].family.name)
+        and entry.tunable(mode, DEVICE, EVERY[network].family.name)
     ]
 
 
@@ -274,13 +274,13 @@ INFERRED = {"small-residual": None, "small-recurrent": ("litert", "onnx", "openv
 def inferred():
     """Return a network of each kind for every framework in its default mode; few of them are not
     slow."""
-    alone = [(each, each.default_mode) for each in map(find, INFER_ALONE) if is_tested(each)]
+    alone = [(entry, entry.default_mode) for entry in map(find, INFER_ALONE) if is_tested(entry)]
     return [
-        pytest.param(each.name, mode, network, marks=marks(each, not usual))
-        for each, mode in (*modes(only_default=True), *alone)
+        pytest.param(entry.name, mode, network, marks=marks(entry, not usual))
+        for entry, mode in (*modes(only_default=True), *alone)
         for network in EVERY
         for usual in [
-            network in INFERRED and (INFERRED[network] is None or each.name in INFERRED[network])
+            network in INFERRED and (INFERRED[network] is None or entry.name in INFERRED[network])
         ]
     ]
 
@@ -362,14 +362,14 @@ LOCAL_STEPS = ("torch", "jax")
     [
         # Each launch takes seconds: one of them in every run.
         pytest.param(
-            each.name,
+            entry.name,
             mode,
             network,
-            marks=marks(each, (each.name, network) != ("torch", "small-residual")),
+            marks=marks(entry, (entry.name, network) != ("torch", "small-residual")),
         )
-        for each, mode in modes(only_default=True)
+        for entry, mode in modes(only_default=True)
         for network in ("small-residual", "small-relu", "small-elman")
-        if each.name in LOCAL_STEPS
+        if entry.name in LOCAL_STEPS
     ],
 )
 def test_workers_with_local_steps_compute_what_the_reference_does(name, mode, network, launch):
@@ -390,15 +390,15 @@ LEARNER = network_with("learner", Feedforward(784, (512,), 10, "relu"), 32)
 @pytest.mark.xdist_group("conformance of torch")
 def test_asynchronous_workers_are_unchecked_and_learn_as_synchronous_ones_do(launch):
     protocol = SHORT._replace(loss_steps=200)
-    found = {
+    results = {
         sync: launch("torch", "eager", LEARNER, world_size=2, sync=sync, protocol=protocol)
         for sync in ("step", "async")
     }
-    check_parity(found["step"])
-    assert (found["async"].status, found["async"].parity.verdict) == (Status.OK, "unchecked")
-    assert "asynchronous" in found["async"].parity.reason
-    assert found["async"].software["staleness"]["maximum"] >= 1
-    step, asynchronous = (found[sync].losses for sync in ("step", "async"))
+    check_parity(results["step"])
+    assert (results["async"].status, results["async"].parity.verdict) == (Status.OK, "unchecked")
+    assert "asynchronous" in results["async"].parity.reason
+    assert results["async"].software["staleness"]["maximum"] >= 1
+    step, asynchronous = (results[sync].losses for sync in ("step", "async"))
     assert step[-1][0] == asynchronous[-1][0] == 200
     assert step[-1][1] < 0.5 * step[0][1]
     assert asynchronous[-1][1] == pytest.approx(step[-1][1], rel=0.05)
@@ -410,9 +410,9 @@ def test_asynchronous_workers_are_unchecked_and_learn_as_synchronous_ones_do(lau
 @pytest.mark.parametrize(
     ("name", "mode"),
     [
-        pytest.param(each.name, mode, marks=marks(each))
-        for each, mode in modes()
-        if each.name not in ALWAYS_BOUND
+        pytest.param(entry.name, mode, marks=marks(entry))
+        for entry, mode in modes()
+        if entry.name not in ALWAYS_BOUND
     ],
 )
 def test_two_threads_are_two_threads(name, mode, launch):

@@ -101,17 +101,17 @@ def busy_threads(seconds_of_each):
 
 def test_threads_that_burn_are_seen_in_the_spread_the_busiest_first():
     before, after = busy_threads([0.4, 0.1, 0.0])
-    found = evidence.thread_evidence(3, 2, before, after)
-    if found.cpu_seconds_by_thread is None:
+    threads = evidence.thread_evidence(3, 2, before, after)
+    if threads.cpu_seconds_by_thread is None:
         pytest.skip("this system lists no threads in /proc/self/task")
-    first, second = found.cpu_seconds_by_thread[:2]
+    first, second = threads.cpu_seconds_by_thread[:2]
     assert first >= 0.35
     assert 0.05 <= second <= 0.35
-    assert max(found.cpu_seconds_by_thread[2:]) < 0.05  # those that rest, the main one among them
-    assert found.os_threads >= 4
-    assert (found.requested, found.framework_says) == (3, 2)
-    assert found.cpu_seconds >= 0.45
-    assert found.wall_seconds > 0
+    assert max(threads.cpu_seconds_by_thread[2:]) < 0.05  # those that rest, the main one among them
+    assert threads.os_threads >= 4
+    assert (threads.requested, threads.framework_says) == (3, 2)
+    assert threads.cpu_seconds >= 0.45
+    assert threads.wall_seconds > 0
 
 
 def test_what_is_not_told_is_none_and_never_a_guess(monkeypatch):

@@ -57,7 +57,9 @@ convolutional = st.builds(
 #: Every shipped and small network, and convolutional ones of any layers: their tables are the only
 #: nested numbers.
 specified = st.one_of(
-    st.sampled_from([specification(each.family) for each in (*NETWORKS.values(), *SMALL.values())]),
+    st.sampled_from(
+        [specification(network.family) for network in (*NETWORKS.values(), *SMALL.values())]
+    ),
     convolutional.map(lambda numbers: {"family": "convolutional", "numbers": numbers}),
 )
 
@@ -125,7 +127,7 @@ def test_a_step_of_a_machine_is_counted_once_for_each_chain(data):
     family = family_of(data)
     assert family.training_flops(7) == 14 * sum(family.multiply_adds()) > 0
     weight, *vectors = family.parameters()
-    assert [each.shape for each in vectors] == [(family.units,), (family.units,)]
+    assert [vector.shape for vector in vectors] == [(family.units,), (family.units,)]
     once = {"synchronous": entries(weight), "bipartite": 2 * entries(weight)}
     if data["family"] == "boltzmann":
         assert sum(family.multiply_adds()) == once.get(family.order, family.units**2)

@@ -37,7 +37,7 @@ def written(folder: Path, network: networks.Network) -> str:
     return str(write_feeds(feeds, batches, network, str(folder)))
 
 
-@pytest.mark.parametrize("name", [name for name, each in SMALL.items() if each.family.trains])
+@pytest.mark.parametrize("name", [name for name, network in SMALL.items() if network.family.trains])
 def test_a_file_has_what_would_be_drawn_in_the_shapes_of_a_resident_mini_batch(
     name: str, tmp_path: Path
 ) -> None:
@@ -50,8 +50,8 @@ def test_a_file_has_what_would_be_drawn_in_the_shapes_of_a_resident_mini_batch(
             for one, other in zip(drawn[number], read[number], strict=True):
                 assert np.array_equal(one, other)
         usual = batches.mini_batch(network, 4)
-        assert [(each.shape, each.dtype) for each in read[0]] == [
-            (each.shape, each.dtype) for each in usual
+        assert [(array.shape, array.dtype) for array in read[0]] == [
+            (array.shape, array.dtype) for array in usual
         ]
     different = {read[number].inputs.tobytes() for number in range(read.count)}
     assert len(different) == read.count > 1
@@ -103,9 +103,9 @@ def test_a_failure_in_a_thread_ends_the_step_and_a_closed_source_its_threads() -
     source = ahead(abs, 2, 4)
     assert next(source) == 0
     source.close()
-    for each in threading.enumerate():
-        if each.name.startswith("ThreadPoolExecutor"):
-            each.join(5.0)
+    for thread in threading.enumerate():
+        if thread.name.startswith("ThreadPoolExecutor"):
+            thread.join(5.0)
     assert threading.active_count() <= before
 
 
@@ -123,10 +123,10 @@ def observed(
         **{"placement": "fed", **of_cell}
     )
     launch = Launch(cell, Protocol(), {}, "", feed=folder)
-    found: parity.Observation = fed_observation(
+    observation: parity.Observation = fed_observation(
         feeds, parity, batches, launch, kind(cell, {}, ""), network
     )
-    return found
+    return observation
 
 
 @pytest.mark.parametrize(

@@ -187,12 +187,12 @@ def _briefly(monkeypatch):
 def test_the_devices_ceilings_are_told_beside_its_other_evidence(tmp_path):
     adapter = OnGpu(profiled=PROFILE, probes={COPY: 0.002, OPERATOR: 0.0001})
     outcome = run(tmp_path, adapter)
-    found = outcome.device.ceilings
+    ceilings = outcome.device.ceilings
     # What disturbs this machine meanwhile can only make them worse.
-    assert 0 < found.copy_bytes_per_second <= 2 * gpus.DEVICE_BYTES / 0.002
-    assert found.operator_start_seconds >= 0.0001
-    assert found.operator_finish_seconds >= 0.0001
-    assert found.to_device_pinned_bytes_per_second is None
+    assert 0 < ceilings.copy_bytes_per_second <= 2 * gpus.DEVICE_BYTES / 0.002
+    assert ceilings.operator_start_seconds >= 0.0001
+    assert ceilings.operator_finish_seconds >= 0.0001
+    assert ceilings.to_device_pinned_bytes_per_second is None
     assert outcome.device.event_ns == [1000] * 4
     assert outcome.device.busy_seconds == pytest.approx(0.005)
     # After the last mark was read, and before a profiler that may slow down what comes after it.

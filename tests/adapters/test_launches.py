@@ -54,7 +54,8 @@ def launch_null(
 def workers_of(cache: Path) -> list[psutil.Process]:
     """Wait for the further workers of a launch to be there, and return them."""
     return wait_until(
-        lambda: [each for each in psutil.process_iter() if _is_worker(each, str(cache))], "a worker"
+        lambda: [process for process in psutil.process_iter() if _is_worker(process, str(cache))],
+        "a worker",
     )
 
 

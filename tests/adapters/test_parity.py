@@ -69,8 +69,8 @@ def test_a_repeated_mini_batch_trains_as_the_small_one_does(name):
     serves."""
     network, size = SMALL[name], 3
     expected = trained_on(name, batches.mini_batch(network, size))
-    found = trained_on(name, batches.mini_batch(network, 4 * size, repeated=size))
-    verdict = parity.judge(found, expected, network.parity)
+    trained = trained_on(name, batches.mini_batch(network, 4 * size, repeated=size))
+    verdict = parity.judge(trained, expected, network.parity)
     assert verdict.loss_error < 1e-13
     assert verdict.update_error < 1e-10, verdict.worst_parameter
 
@@ -104,7 +104,9 @@ def team(name, local_steps, workers=2, kind=None):
 
 #: Where the mean of the workers' updates is the update of the whole mini-batch.
 LINEAR = sorted(
-    name for name, each in SMALL.items() if not (each.family.normalises or each.family.clip)
+    name
+    for name, network in SMALL.items()
+    if not (network.family.normalises or network.family.clip)
 )
 
 
@@ -114,8 +116,8 @@ def test_workers_that_average_after_each_local_step_train_as_one_does(name):
     steps = parity.recipe_of(SMALL[name], together.cell).steps
     network = SMALL[name]._replace(parity=SMALL[name].parity._replace(steps=steps))
     expected = parity_observation(parity, batches, reference_adapter(name), network)
-    found = parity_observation(parity, batches, together, SMALL[name])
-    verdict = parity.judge(found, expected, network.parity)
+    observation = parity_observation(parity, batches, together, SMALL[name])
+    verdict = parity.judge(observation, expected, network.parity)
     assert verdict.loss_error < 1e-12
     assert verdict.update_error < 1e-9, verdict.worst_parameter
 
@@ -248,7 +250,12 @@ def test_a_mistake_is_caught_in_the_small_network_of_every_family(mistake):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mistake", "name"),
-    [(each, name) for each, (_, names) in MISTAKES.items() for name in names if name in SMALL_OF],
+    [
+        (mistake, name)
+        for mistake, (_, names) in MISTAKES.items()
+        for name in names
+        if name in SMALL_OF
+    ],
 )
 def test_a_mistake_is_caught_at_full_size(mistake, name):
     network, size = NETWORKS[name], SMALLEST_SHIPPED[name]
@@ -410,18 +417,18 @@ KNOWN = "31bcf8c1aec2886dbbafc341454964f9be4342229be501fedd1794892c577950"
 def interpreters() -> list[str]:
     """Return the host's interpreter, one of each other Python with NumPy, oldest first, and
     DLBENCH_PYTHON_OLDEST."""
-    found = [
+    pythons = [
         find_python(version) for version in ("3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13")
     ]
-    found += (
+    pythons += (
         [Path(os.environ["DLBENCH_PYTHON_OLDEST"])] if "DLBENCH_PYTHON_OLDEST" in os.environ else []
     )
     frameworks = [
-        environment.locate(each).interpreter
-        for each in catalogue().values()
-        if each.environment == "own"
+        environment.locate(entry).interpreter
+        for entry in catalogue().values()
+        if entry.environment == "own"
     ]
-    there = [path for path in [*found, *frameworks] if path is not None and path.exists()]
+    there = [path for path in [*pythons, *frameworks] if path is not None and path.exists()]
     return [sys.executable, *(str(path) for path in there if not inspect(path, ("numpy",)).missing)]
 
 

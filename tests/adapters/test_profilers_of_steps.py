@@ -107,8 +107,8 @@ def test_the_examples_are_explained_by_their_own_framework(
         "8",
         "--json",
     ]
-    code, printed, said = command("explain", "train_step", *words)
-    assert code == 0, said
-    found = json.loads(printed)
-    assert found["profiler"] == profiler
-    assert "matrix product" in [kind["name"] for kind in found["kinds"]]
+    code, printed, errors = command("explain", "train_step", *words)
+    assert code == 0, errors
+    content = json.loads(printed)
+    assert content["profiler"] == profiler
+    assert "matrix product" in [kind["name"] for kind in content["kinds"]]

@@ -120,9 +120,9 @@ spans = st.lists(
 @given(spans)
 def test_own_times_add_up_to_the_time_that_any_span_covers(spans):
     covered = {unit for span in spans for unit in range(int(span[1]), int(span[1] + span[2]))}
-    found = profiles.self_durations(spans)
-    assert sorted(name for name, _ in found) == sorted(span[0] for span in spans)
-    assert sum(duration for _, duration in found) == len(covered)
+    self_durations = profiles.self_durations(spans)
+    assert sorted(name for name, _ in self_durations) == sorted(span[0] for span in spans)
+    assert sum(duration for _, duration in self_durations) == len(covered)
 
 
 def test_a_profile_joins_calls_of_one_name_and_counts_by_step():
@@ -131,15 +131,18 @@ def test_a_profile_joins_calls_of_one_name_and_counts_by_step():
         Calls("aten::add_", False, 0.9, 8),
         Calls("aten::mm", False, 0.8, 3),
     ]
-    found = profiles.profile("p", 4, 2.0, [*calls, Calls("aten::mm", True, 0.1, 1)])
-    assert found.step_seconds == 0.5
-    listed = [(each.name, each.kind, each.on_device, each.calls) for each in found.operators]
+    profile = profiles.profile("p", 4, 2.0, [*calls, Calls("aten::mm", True, 0.1, 1)])
+    assert profile.step_seconds == 0.5
+    listed = [
+        (operator.name, operator.kind, operator.on_device, operator.calls)
+        for operator in profile.operators
+    ]
     assert listed == [
         ("aten::mm", MATRIX, False, 1.0),
         ("aten::add_", ELEMENTWISE, False, 2.0),
         ("aten::mm", MATRIX, True, 0.25),
     ]
-    assert math.isclose(found.operators[0].seconds, 0.3)
+    assert math.isclose(profile.operators[0].seconds, 0.3)
 
 
 def node(operator, start, duration, **more):
@@ -167,11 +170,11 @@ def test_onnx_runtimes_first_runs_do_not_count():
         node("Gemm", 111, 1, name="some/Gemm_fence_before"),
         {"cat": "Kernel", "name": "volta_sgemm_32x32", "ts": 113, "dur": 7, "args": {}},
     ]
-    found = {
-        (each.name, each.on_device): round(each.seconds * 1e6)
-        for each in profiles.onnx_calls(events, 1)
+    results = {
+        (call.name, call.on_device): round(call.seconds * 1e6)
+        for call in profiles.onnx_calls(events, 1)
     }
-    assert found == {("If", False): 30, ("Gemm", False): 20, ("volta_sgemm_32x32", True): 7}
+    assert results == {("If", False): 30, ("Gemm", False): 20, ("volta_sgemm_32x32", True): 7}
     assert not list(profiles.onnx_calls(events, 2))
 
 
@@ -194,11 +197,11 @@ def test_of_the_hosts_line_only_operators_count_and_of_the_device_its_streams():
         ("/device:GPU:0", "XLA Modules", [("jit_step", 0, 100, False)]),
     ]
     on_cpu = {
-        each.name: round(each.seconds * 1e9) for each in profiles.tsl_calls(lines, on_cpu=True)
+        call.name: round(call.seconds * 1e9) for call in profiles.tsl_calls(lines, on_cpu=True)
     }
     assert on_cpu == {"while": 20, "dot": 60, "MatMul": 8}
     on_gpu = list(profiles.tsl_calls(lines, on_cpu=False))
-    assert [(each.name, each.on_device) for each in on_gpu] == [("loop_add_fusion", True)]
+    assert [(kernel.name, kernel.on_device) for kernel in on_gpu] == [("loop_add_fusion", True)]
 
 
 def test_an_operation_lasts_until_its_end_on_whatever_thread_that_is():
@@ -210,9 +213,9 @@ def test_an_operation_lasts_until_its_end_on_whatever_thread_that_is():
             [("end: dot.1", 50, 1, False), ("add.2", 51, 9, True), ("end: dot.1", 100, 1, False)],
         ),
     ]
-    found = list(profiles.tsl_calls(lines, on_cpu=True))
-    assert sum(each.seconds for each in found if each.name == "dot") == pytest.approx(90e-9)
-    assert sum(each.seconds for each in found if each.name == "add") == pytest.approx(9e-9)
+    calls = list(profiles.tsl_calls(lines, on_cpu=True))
+    assert sum(call.seconds for call in calls if call.name == "dot") == pytest.approx(90e-9)
+    assert sum(call.seconds for call in calls if call.name == "add") == pytest.approx(9e-9)
 
 
 def _cpuinfo(vendor: str, flags: str) -> str:
@@ -242,11 +245,11 @@ def test_kernels_never_exceed_what_the_processor_runs(cpuinfo: str, chosen: str 
 
 def varint(value: int) -> bytes:
     """An integer as protocol buffers write it: seven bits a byte, the lowest first."""
-    found = bytearray()
+    result = bytearray()
     while value >= 0x80:
-        found.append(value & 0x7F | 0x80)
+        result.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*result, value])
 
 
 def field(number: int, value: int | bytes | str) -> bytes:

@@ -52,7 +52,9 @@ def of(hint: Any) -> st.SearchStrategy[Any]:
         return st.lists(of(parts[0]), max_size=3)
     if kind is dict:
         return tables
-    return st.builds(hint, **{name: of(each) for name, each in get_type_hints(hint).items()})
+    return st.builds(
+        hint, **{name: of(type_hint) for name, type_hint in get_type_hints(hint).items()}
+    )
 
 
 cells, protocols, launches, answers = of(Cell), of(Protocol), of(Launch), of(Answer)
@@ -122,9 +124,9 @@ def test_a_choice_is_read_back_from_its_word(data, names):
     chosen = data.draw(st.sets(st.sampled_from(names))) if names else set()
     of_launch = set(data.draw(NAMES)) - set(names)
     word = tuning.written(chosen | of_launch, names)
-    found = tuning.in_force(word, names)
-    assert found == (*(name for name in names if name in chosen), *sorted(of_launch))
-    assert tuning.written(found, names) == word
+    names_in_force = tuning.in_force(word, names)
+    assert names_in_force == (*(name for name in names if name in chosen), *sorted(of_launch))
+    assert tuning.written(names_in_force, names) == word
     assert set(tuning.named(word)) <= {*names, *of_launch}
 
 

@@ -77,7 +77,7 @@ def test_single_calls_within_samples_are_noted_and_those_of_lead_ins_left_out():
 def test_any_steps_are_kept_in_order_until_the_first_reason_to_stop(
     lengths, steps, minimum, seconds, fence
 ):
-    found = timed_on(Machine(lengths, fence), steps=steps, minimum_steps=minimum, seconds=seconds)
+    timed = timed_on(Machine(lengths, fence), steps=steps, minimum_steps=minimum, seconds=seconds)
     samples = [length + fence for length in lengths]
     passed = [sum(samples[: n + 1]) for n in range(len(samples))]
     stops = [
@@ -85,7 +85,7 @@ def test_any_steps_are_kept_in_order_until_the_first_reason_to_stop(
         for n in range(steps)
         if n + 1 == steps or (passed[n] > int(seconds * SECOND) and n + 1 >= minimum)
     ]
-    assert found == samples[: stops[0]]
+    assert timed == samples[: stops[0]]
 
 
 def test_the_device_is_idle_before_and_after_each_step():
@@ -315,10 +315,10 @@ def test_the_cuts_are_those_of_ruptures(levels, penalty, seed, noise):
 )
 def test_steady_times_are_left_alone_and_few_of_them_rarely_doubted(count, noise):
     random = np.random.default_rng(count)
-    found = [steady_from(noisy(np.zeros(count), noise, random), MINIMUM) for _ in range(400)]
-    assert share_above(sum(start != 0 for start in found), 400) <= (0.04 if count < 12 else 0.02)
+    places = [steady_from(noisy(np.zeros(count), noise, random), MINIMUM) for _ in range(400)]
+    assert share_above(sum(start != 0 for start in places), 400) <= (0.04 if count < 12 else 0.02)
     if count < 2 * SHORTEST:
-        assert set(found) == {0}
+        assert set(places) == {0}
 
 
 @pytest.mark.parametrize(
@@ -334,8 +334,10 @@ def test_steady_times_are_left_alone_and_few_of_them_rarely_doubted(count, noise
 )
 def test_an_injected_warm_up_is_found(steps, slower, noise, power):
     random = np.random.default_rng(steps)
-    found = [steady_from(noisy(warming(steps, slower), noise, random), MINIMUM) for _ in range(200)]
-    hits = sum(start is not None and abs(start - steps) <= 1 for start in found)
+    places = [
+        steady_from(noisy(warming(steps, slower), noise, random), MINIMUM) for _ in range(200)
+    ]
+    hits = sum(start is not None and abs(start - steps) <= 1 for start in places)
     assert share_below(hits, 200) >= power
 
 

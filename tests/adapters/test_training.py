@@ -37,9 +37,9 @@ class Learner(Pretender):
         done = 0
         for block in blocks:
             self.given.append((block.length, block.rate))
-            found = [self.loss_at(done + number) for number in range(block.length)]
+            losses = [self.loss_at(done + number) for number in range(block.length)]
             done += block.length
-            yield found
+            yield losses
 
 
 def train(folder, text, adapter, steps=120, network=NETWORK):
@@ -130,16 +130,16 @@ def test_mini_batches_are_stretches_of_the_text_and_labels_a_symbol_later(
 ):
     network = network_with("any", Recurrent(96, 7 if embedded else 0, 8, 1, steps), batch)
     symbols = np.random.RandomState(number).randint(0, 96, 400).astype(np.uint8)
-    found = batches.text_mini_batch(symbols, network, batches.seeded("text", number), batch)
-    tokens = found.inputs if embedded else found.inputs.argmax(axis=-1)
+    result = batches.text_mini_batch(symbols, network, batches.seeded("text", number), batch)
+    tokens = result.inputs if embedded else result.inputs.argmax(axis=-1)
     whole = bytes(symbols)
     for example in range(batch):
-        stretch = bytes(tokens[example].astype(np.uint8)) + bytes([found.labels[example, -1]])
+        stretch = bytes(tokens[example].astype(np.uint8)) + bytes([result.labels[example, -1]])
         assert stretch in whole
-        assert list(found.labels[example]) == list(stretch[1:])
+        assert list(result.labels[example]) == list(stretch[1:])
     if not embedded:
-        assert found.inputs.dtype == np.float32
-        assert (found.inputs.sum(axis=-1) == 1).all()
+        assert result.inputs.dtype == np.float32
+        assert (result.inputs.sum(axis=-1) == 1).all()
 
 
 def test_every_step_draws_other_places_and_never_of_what_is_kept(text):
@@ -150,9 +150,9 @@ def test_every_step_draws_other_places_and_never_of_what_is_kept(text):
     *training, last = (
         list(block.batches) for block in batches.text_blocks(trained, kept, NETWORK, 4, 120)
     )
-    assert [len(each) for each in training] == [50, 50, 20]
-    assert {int(each.labels.max()) for block in training for each in block} == {1}
-    assert {int(each.labels.min()) for each in last} == {2}
+    assert [len(batch) for batch in training] == [50, 50, 20]
+    assert {int(batch.labels.max()) for block in training for batch in block} == {1}
+    assert {int(batch.labels.min()) for batch in last} == {2}
 
 
 #: RMSProp written down anew in float64, with the gradients of the reference; the framework trains

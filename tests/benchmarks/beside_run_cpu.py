@@ -57,8 +57,8 @@ def samples(
             sys.exit(
                 f"{shlex.join(words)} gave no answer: {done.stderr.strip() or done.stdout.strip()}"
             )
-        found: list[int] = json.loads(answer.read_text())
-        return found
+        content: list[int] = json.loads(answer.read_text())
+        return content
 
 
 def main(

@@ -123,10 +123,10 @@ def search(
 def searches(rng: np.random.Generator, kind: tuple[Conditions, Levels], count: int) -> Found:
     """Return what so many searches of a kind come to."""
     conditions, levels_of = kind
-    found = Found()
+    result = Found()
     for _ in range(count):
-        search(rng, conditions, *levels_of(rng), found)
-    return found
+        search(rng, conditions, *levels_of(rng), result)
+    return result
 
 
 def by_hand(
@@ -165,11 +165,11 @@ def main(
             "not found",
             "wrong",
         ),
-        *("launches", *(f"by hand, {each}" for each in runs)),
+        *("launches", *(f"by hand, {run}" for run in runs)),
         title=(
             f"Per cent of {searches_of_each} searches among {CANDIDATES} candidates; "
             f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, seed {seed}. By hand: "
-            f"{', '.join(str(each * steps) for each in runs)} launches."
+            f"{', '.join(str(run * steps) for run in runs)} launches."
         ),
         box=None,
     )
@@ -180,8 +180,8 @@ def main(
         found = searches(rng, kind, searches_of_each)
         first = found if number == 0 else first
         hands = [
-            np.mean([by_hand(rng, kind[0], *kind[1](rng), each) for _ in range(searches_of_each)])
-            for each in runs
+            np.mean([by_hand(rng, kind[0], *kind[1](rng), run) for _ in range(searches_of_each)])
+            for run in runs
         ]
         pairs = np.array(found.pairs or [0])
         shares = (
@@ -191,9 +191,9 @@ def main(
         )
         table.add_row(
             name,
-            *(f"{100 * each:.1f}" for each in shares),
+            *(f"{100 * share:.1f}" for share in shares),
             f"{2 * pairs.mean():.0f} ({2 * np.quantile(pairs, 0.9):.0f})",
-            *(f"{100 * each:.1f}" for each in hands),
+            *(f"{100 * share:.1f}" for share in hands),
         )
     console = Console(width=180)
     console.print(table)

@@ -77,7 +77,7 @@ def true_positives(truth: set[int], found: set[int]) -> int:
     left, hits = set(found), 0
     for place in sorted(truth):
         near = min(
-            (each for each in left if abs(each - place) <= MARGIN),
+            (candidate for candidate in left if abs(candidate - place) <= MARGIN),
             key=lambda each: abs(each - place),
             default=None,
         )
@@ -90,9 +90,9 @@ def true_positives(truth: set[int], found: set[int]) -> int:
 def f1(people: Sequence[set[int]], found: set[int]) -> float:
     """Return the harmonic mean of precision, against anyone's labels, and of recall, averaged over
     people."""
-    labels, found = [{0, *each} for each in people], {0, *found}
+    labels, found = [{0, *labelled} for labelled in people], {0, *found}
     precision = true_positives(set.union(*labels), found) / len(found)
-    recall = float(np.mean([true_positives(each, found) / len(each) for each in labels]))
+    recall = float(np.mean([true_positives(label, found) / len(label) for label in labels]))
     return 2 * precision * recall / (precision + recall)
 
 
@@ -125,12 +125,12 @@ def places_of(
     """Return each detector's change points by series, or the reason it could not run."""
     present = {name: np.flatnonzero(np.isfinite(values)) for name, values in series.items()}
     whole = {name: values[present[name]] for name, values in series.items()}
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         title: {name: search(standardised(values)) for name, values in whole.items()}
         for title, search in OURS.items()
     }
     if python is None:
-        found |= dict.fromkeys(RIVALS, "skipped: give --python an interpreter with its package")
+        results |= dict.fromkeys(RIVALS, "skipped: give --python an interpreter with its package")
     else:
         asked = json.dumps({name: values.tolist() for name, values in whole.items()})
         command = [str(python), str(Path(__file__).with_name("rivals.py"))]
@@ -139,24 +139,24 @@ def places_of(
             raise SystemExit(
                 f"{python} cannot run rivals.py; it needs NumPy and the packages named there"
             )
-        found |= json.loads(answered.stdout)
+        results |= json.loads(answered.stdout)
     return {
         title: per
         if isinstance(per, str)
         else {name: {int(present[name][p]) for p in per[name]} for name in series}
-        for title, per in found.items()
+        for title, per in results.items()
     }
 
 
 def labelled_table(file: Path, data: dict[str, Any], python: Path | None) -> Table:
     """Return the scores of every detector on labelled series."""
     series = {
-        name: np.array([math.nan if v is None else v for v in each["values"]])
-        for name, each in data.items()
+        name: np.array([math.nan if v is None else v for v in series["values"]])
+        for name, series in data.items()
     }
     people = {
-        name: [set(labels) for labels in each["annotations"].values()]
-        for name, each in data.items()
+        name: [set(labels) for labels in series["annotations"].values()]
+        for name, series in data.items()
     }
     table = Table(
         "detector",
@@ -166,12 +166,12 @@ def labelled_table(file: Path, data: dict[str, Any], python: Path | None) -> Tab
         title=f"{file.name}: {len(data)} labelled series",
         box=None,
     )
-    for title, found in places_of(series, python).items():
-        if isinstance(found, str):
-            table.add_row(title, found)
+    for title, place in places_of(series, python).items():
+        if isinstance(place, str):
+            table.add_row(title, place)
             continue
         scores = {
-            name: (f1(people[name], found[name]), covering(people[name], found[name], len(values)))
+            name: (f1(people[name], place[name]), covering(people[name], place[name], len(values)))
             for name, values in series.items()
         }
         if title == NOTHING:
@@ -181,7 +181,7 @@ def labelled_table(file: Path, data: dict[str, Any], python: Path | None) -> Tab
                         f"{name}: scores {scores[name]} differ from the published {published}"
                     )
         mean = np.mean(list(scores.values()), axis=0)
-        table.add_row(title, f"{mean[0]:.3f}", f"{mean[1]:.3f}", str(sum(map(len, found.values()))))
+        table.add_row(title, f"{mean[0]:.3f}", f"{mean[1]:.3f}", str(sum(map(len, place.values()))))
     return table
 
 
@@ -249,7 +249,7 @@ def drifts_table(count: int) -> Table:
         return [find_changes([series()], drifting=[absolute])[0] for _ in range(times)]
 
     def share(changes: Sequence[Changes]) -> str:
-        return f"{100 * float(np.mean([each.drift is not None for each in changes])):.2f}"
+        return f"{100 * float(np.mean([change.drift is not None for change in changes])):.2f}"
 
     titles = "series", "kind", "nights", "drift", "a step instead"
     table = Table(
@@ -303,8 +303,8 @@ def drifts_table(count: int) -> Table:
                     changes = of(made, absolute, count // 10)
                     steps = np.mean(
                         [
-                            each.drift is None and any(not s.pending for s in each.steps)
-                            for each in changes
+                            change.drift is None and any(not s.pending for s in change.steps)
+                            for change in changes
                         ]
                     )
                     kind = "absolute" if absolute else "ratios"
@@ -339,7 +339,7 @@ def main(
         except (OSError, ValueError) as error:
             print(f"{file}: not a readable JSON file of series ({error})", file=sys.stderr)
             raise typer.Exit(2) from None
-        labelled = {name: each for name, each in data.items() if isinstance(each, dict)}
+        labelled = {name: series for name, series in data.items() if isinstance(series, dict)}
         console.print(labelled_table(file, labelled, python))
     if nights:
         console.print(nights_table(nights))

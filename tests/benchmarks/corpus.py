@@ -302,10 +302,10 @@ def at_one_look(launches: int, slower: Callable[[Steps, Steps], bool]) -> Decide
             return None
         sides = zip(*seen, strict=True)
         if slower is stored_runs:  # the one of them that sees the evidence
-            sides = [[each for each in side if not each.disturbed] for side in sides]
+            sides = [[launch for launch in side if not launch.disturbed] for side in sides]
             if sum(map(len, sides)) <= CONTENDED_SHARE * 2 * launches:
                 return Decision(Verdict.NO_REGRESSION, launches)
-        alarm = slower(*([each.outcome.step_seconds() for each in side] for side in sides))
+        alarm = slower(*([launch.outcome.step_seconds() for launch in side] for side in sides))
         return Decision(Verdict.REGRESSION if alarm else Verdict.NO_REGRESSION, launches)
 
     return decide
@@ -327,8 +327,8 @@ def mann_whitney(before: Steps, after: Steps) -> bool:
 def welch(before: Steps, after: Steps) -> bool:
     """Take launches as what is sampled."""
     first, second = (np.log([median(launch) for launch in side]) for side in (before, after))
-    found = stats.ttest_ind(second, first, equal_var=False, alternative="greater")
-    return bool(found.pvalue < 0.01 and np.mean(second) - np.mean(first) > np.log(1.025))
+    test_result = stats.ttest_ind(second, first, equal_var=False, alternative="greater")
+    return bool(test_result.pvalue < 0.01 and np.mean(second) - np.mean(first) > np.log(1.025))
 
 
 def stored_runs(before: Steps, after: Steps) -> bool:
@@ -378,8 +378,8 @@ class Rate(NamedTuple):
         """Clopper and Pearson's 95 % interval, for independent trials."""
         if not self.of:
             return 0.0, 1.0
-        found = stats.binomtest(self.hits, self.of).proportion_ci(0.95, "exact")
-        return float(found.low), float(found.high)
+        result = stats.binomtest(self.hits, self.of).proportion_ci(0.95, "exact")
+        return float(result.low), float(result.high)
 
 
 def alarms(decisions: Iterable[Decision]) -> Rate:
@@ -410,40 +410,42 @@ def decisions_of(
     The gate's independent comparisons go by the product's own path, the others by its rules alone.
     """
     launches, decide = RULES[name]
-    found = defaultdict(list)
+    result = defaultdict(list)
     for framework in corpus.frameworks:
         pairs = corpus.pairs(framework, "a", "b")
-        found["independent"] += one_after_another(pairs, decide if launches else gate)
+        result["independent"] += one_after_another(pairs, decide if launches else gate)
         for of, some in (("exchanged", pairs), ("undisturbed", calm(pairs))):
-            found[of] += [decide(each) for each in from_everywhere(some, random, comparisons)]
+            result[of] += [
+                decide(comparison) for comparison in from_everywhere(some, random, comparisons)
+            ]
         apart = corpus.pairs(framework, "a", "b", APART) if launches else []
         for of, some in (("stored", apart), ("stored, undisturbed", calm(apart))):
             # With the earlier launches as the baseline, and with the later ones.
             for way in (some, [(later, earlier) for earlier, later in some]):
-                found[of] += [decide(each) for each in windows(way, launches) if each]
+                result[of] += [decide(window) for window in windows(way, launches) if window]
         for label in EFFECTS:
             some = effect_pairs(corpus, framework, label)
-            found[label] += [decide(drawn(some, random)) for _ in range(times if some else 0)]
-    return found
+            result[label] += [decide(drawn(some, random)) for _ in range(times if some else 0)]
+    return result
 
 
 def coverage(corpus: Corpus, random: Random, size: int, comparisons: int) -> Rate:
     """Return how often an interval over so many undisturbed pairs of identical code, sides
     exchanged, holds 1."""
-    found = []
+    results = []
     for framework in corpus.frameworks:
         for each in from_everywhere(calm(corpus.pairs(framework, "a", "b")), random, comparisons):
             before, after = zip(*islice(each, size), strict=True)
             judged = judge_pairs(
                 [launch.seconds for launch in before], [launch.seconds for launch in after]
             )
-            found.append(
+            results.append(
                 judged.ratio is not None
                 and judged.ratio.low is not None
                 and not judged.ratio.is_above(1)
                 and not judged.ratio.is_below(1)
             )
-    return Rate.count(found)
+    return Rate.count(results)
 
 
 # Noise: launches that others slowed down, and gates fed with them.
@@ -456,14 +458,16 @@ def slowness(corpus: Corpus) -> list[tuple[CorpusLaunch, float]]:
     Undisturbed is the median of a framework's launches that waited for no CPU on a machine without
     pressure.
     """
-    found = []
+    results = []
     for framework in corpus.frameworks:
         launches = corpus.of(framework, "a") + corpus.of(framework, "b")
         quiet = [
-            each.seconds for each in launches if each.waiting < 0.02 and each.pressure_before < 5
+            launch.seconds
+            for launch in launches
+            if launch.waiting < 0.02 and launch.pressure_before < 5
         ]
-        found += [(each, each.seconds / median(quiet) - 1) for each in launches if quiet]
-    return found
+        results += [(launch, launch.seconds / median(quiet) - 1) for launch in launches if quiet]
+    return results
 
 
 def verdicts_under_noise(
@@ -477,9 +481,11 @@ def verdicts_under_noise(
         framework: corpus.of(framework, "a") + corpus.of(framework, "b")
         for framework in corpus.frameworks
     }
-    flagged = {name: [each for each in group if each.disturbed] for name, group in groups.items()}
+    flagged = {
+        name: [launch for launch in group if launch.disturbed] for name, group in groups.items()
+    }
     missed = {
-        name: [each for each in group if id(each) in slow and not each.disturbed]
+        name: [launch for launch in group if id(launch) in slow and not launch.disturbed]
         for name, group in groups.items()
     }
 
@@ -490,13 +496,13 @@ def verdicts_under_noise(
     def one_sided(candidates, share, framework):
         # Sides are exchanged already; the candidate is replaced by a noisy launch with this
         # probability.
-        found = candidates[framework]
+        results = candidates[framework]
         for before, after in anywhere(
-            {framework: calm(pairs[framework]) if found else []}, framework
+            {framework: calm(pairs[framework]) if results else []}, framework
         ):
             yield (
                 before,
-                found[int(random.integers(len(found)))] if random.random() < share else after,
+                results[int(random.integers(len(results)))] if random.random() < share else after,
             )
 
     def unseeing(source, *arguments):
@@ -519,10 +525,12 @@ def verdicts_under_noise(
         ("the same in 3 of 10 launches", one_sided, missed, 0.3),
         ("real +5 %, as collected", slower),
     )
-    found = {}
+    results = {}
     for name, source, *arguments in seen if only_seen else (*seen, *unseen):
         gates = [
-            quick_gate(source(*arguments, each)) for each in corpus.frameworks for _ in range(times)
+            quick_gate(source(*arguments, framework))
+            for framework in corpus.frameworks
+            for _ in range(times)
         ]
-        found[name] = Counter(decision.verdict for decision in gates if decision is not None)
-    return found
+        results[name] = Counter(decision.verdict for decision in gates if decision is not None)
+    return results

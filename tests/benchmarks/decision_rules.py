@@ -49,14 +49,17 @@ def main(cells: int = 8000, seed: int = 1) -> None:
         for slowdown in SLOWDOWNS:
             count = cells // 3 if slowdown else cells
             rng = np.random.default_rng([seed, round(1000 * slowdown)])
-            found = [
+            gates = [
                 gate(cell) for cell in launches(rng, machine, count, pairs_needed(), 1 + slowdown)
             ]
-            alarms = sum(each.alarm for each in found)
-            passed = sum(each.judgement.verdict is Verdict.NO_REGRESSION for each in found)
+            alarms = sum(decision.alarm for decision in gates)
+            passed = sum(decision.judgement.verdict is Verdict.NO_REGRESSION for decision in gates)
             shares = f"{100 * alarms / count:.2f}", f"{100 * passed / count:.1f}"
             table.add_row(
-                name, f"{slowdown:.0%}", *shares, f"{np.mean([each.pairs for each in found]):.1f}"
+                name,
+                f"{slowdown:.0%}",
+                *shares,
+                f"{np.mean([decision.pairs for decision in gates]):.1f}",
             )
             if not slowdown and name != "bad":
                 missed |= bool(

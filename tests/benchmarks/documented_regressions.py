@@ -86,10 +86,10 @@ def bisected(name: str, reported: Reported, store: Path, budget: str) -> dict[st
         *session,
     ]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    found: dict[str, Any] = (
+    result: dict[str, Any] = (
         json.loads(done.stdout) if done.stdout else {"outcome": "refused", "suspects": []}
     )
-    return found
+    return result
 
 
 def main(
@@ -102,23 +102,23 @@ def main(
     """Bisect all, and print the table."""
     table = Table("issue", "claimed", "measured", "release", "named", "operator", "min")
     right = 0
-    chosen = {name: each for name, each in REPORTED.items() if name.startswith(only)}
+    chosen = {name: reported for name, reported in REPORTED.items() if name.startswith(only)}
     for name, reported in chosen.items():
         began = time.monotonic()
-        found = bisected(name, reported, store, budget)
+        bisection = bisected(name, reported, store, budget)
         minutes = (time.monotonic() - began) / 60
         suspects = (
-            [each.rpartition("-")[2] for each in found["suspects"]]
-            if found["outcome"] == "found"
+            [suspect.rpartition("-")[2] for suspect in bisection["suspects"]]
+            if bisection["outcome"] == "found"
             else []
         )
         right += suspects == ([reported.release] if reported.release else [])
-        slowdown, operators = found.get("slowdown"), found.get("operators")
-        ends = found.get("ends", {})
+        slowdown, operators = bisection.get("slowdown"), bisection.get("operators")
+        ends = bisection.get("ends", {})
         ratio = slowdown["ratio"] if slowdown else ends.get("ratio")
         measured = "-" if ratio is None else f"{ratio:.2f}"
         named = ", ".join(operators["named"][:2]) if operators else ""
-        words = ", ".join(suspects) or found["outcome"]
+        words = ", ".join(suspects) or bisection["outcome"]
         table.add_row(
             reported.issue,
             reported.claimed,
@@ -129,7 +129,7 @@ def main(
             f"{minutes:.1f}",
         )
         print(
-            f"{name}: {found.get('sentence', 'refused')} "
+            f"{name}: {bisection.get('sentence', 'refused')} "
             f"{operators['sentence'] if operators else ''}",
             flush=True,
         )

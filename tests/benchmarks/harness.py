@@ -41,12 +41,12 @@ def loop_overhead(steps: int = 200_000) -> list[float]:
     def nothing() -> None:
         return
 
-    found = []
+    results = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
         timed_loop(nothing, nothing, Protocol(3, steps, 1, 1e6))
-        found.append((time.perf_counter() - start) / steps)
-    return found
+        results.append((time.perf_counter() - start) / steps)
+    return results
 
 
 def null_order(seconds: float, steps: int, step_seconds: float, folder: Path) -> LaunchRequest:
@@ -62,7 +62,7 @@ def launch_overhead(launches: int, folder: Path) -> list[float]:
     steps."""
     order = null_order(10.0, 10, 0.001, folder)
     now = datetime.now(UTC)
-    found = []
+    results = []
     with Store.open(folder / "overhead.sqlite") as store:
         store.add_machine("none", {})
         store.begin_run(
@@ -89,20 +89,20 @@ def launch_overhead(launches: int, folder: Path) -> list[float]:
             )  # fmt: skip
             store.append(record)
             steps = sum(outcome.samples_ns + outcome.warmup_ns) * 1e-9
-            found.append(time.perf_counter() - start - steps - (outcome.first_step_seconds or 0))
-    return found
+            results.append(time.perf_counter() - start - steps - (outcome.first_step_seconds or 0))
+    return results
 
 
 def parent_share(folder: Path, seconds: float = 5.0) -> list[float]:
     """Return, for each of three launches, this process's CPU seconds per second while the child is
     measured."""
-    found = []
+    results = []
     for _ in range(3):
         order = null_order(seconds, int(seconds / 0.01), 0.01, folder)
         start, cpu = time.perf_counter(), time.process_time()
         launch_process(order)
-        found.append((time.process_time() - cpu) / (time.perf_counter() - start))
-    return found
+        results.append((time.process_time() - cpu) / (time.perf_counter() - start))
+    return results
 
 
 def sweep(cells: int, folder: Path) -> tuple[float, float]:

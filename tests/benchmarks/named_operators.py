@@ -241,8 +241,8 @@ def compared(trial: Trial, before: dict[str, str], after: dict[str, str]) -> dic
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not done.stdout:
         sys.exit(done.stderr)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    content: dict[str, Any] = json.loads(done.stdout)
+    return content
 
 
 def main(
@@ -254,24 +254,24 @@ def main(
     right = 0
     for name, trial in chosen.items():
         began = time.monotonic()
-        found = compared(trial, trial.before, trial.after)
-        named = found["named"]
-        hit = any(re.search(trial.expected, each) for each in named)
+        result = compared(trial, trial.before, trial.after)
+        named = result["named"]
+        hit = any(re.search(trial.expected, operator) for operator in named)
         right += hit
         took = time.monotonic() - began
         print(
             f"{'named' if hit else 'MISSED'}  {trial.row}: {name}, {took:.0f} s: "
-            f"{found['sentence']}",
+            f"{result['sentence']}",
             flush=True,
         )
     alarms = tries = 0
     for row in dict.fromkeys(trial.row for trial in chosen.values()):
-        trial = next(each for each in chosen.values() if each.row == row)
+        trial = next(reported for reported in chosen.values() if reported.row == row)
         for _ in range(identical):
-            found = compared(trial, trial.before, trial.before)
+            result = compared(trial, trial.before, trial.before)
             tries += 1
-            alarms += bool(found["named"])
-            print(f"identical  {row}: {found['sentence']}", flush=True)
+            alarms += bool(result["named"])
+            print(f"identical  {row}: {result['sentence']}", flush=True)
     print(
         f"The right operator was named in {right} of {len(chosen)}, one in {alarms} of {tries} of "
         "identical code."

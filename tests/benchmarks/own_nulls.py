@@ -223,15 +223,15 @@ def copies(framework: str, folder: Path) -> tuple[Path, Path]:
     built = locate(find(framework))
     if built.interpreter is None:
         raise SystemExit(f"{framework} has no environment: {built.reason}")
-    found = []
+    results = []
     for name in ("a", "a-build-of-the-same-source-in-a-folder-with-a-longer-name"):
         copy = folder / name / framework
         if not (copy / "whole").exists():  # else an interrupted copy
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(built.directory, copy, symlinks=True)
             (copy / "whole").touch()
-        found.append(copy / "bin" / "python")
-    return found[0], found[1]
+        results.append(copy / "bin" / "python")
+    return results[0], results[1]
 
 
 def gate(

@@ -113,10 +113,10 @@ def by_fastest_turn(pair: tuple[Record, Record]) -> float | None:
 
 
 def _percent(values: Sequence[float | None]) -> tuple[str, str]:
-    known = [value for value in values if value is not None]
-    if len(known) < 3:
+    matching_values = [value for value in values if value is not None]
+    if len(matching_values) < 3:
         return "-", "-"
-    return f"{100 * np.std(known, ddof=1):.2f}", f"{100 * np.mean(known):+.2f}"
+    return f"{100 * np.std(matching_values, ddof=1):.2f}", f"{100 * np.mean(matching_values):+.2f}"
 
 
 def table(store: Path) -> Table:

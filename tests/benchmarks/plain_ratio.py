@@ -173,7 +173,7 @@ def main(
     The suite is the one whose networks these are, the batch size by default the paper's; ``axes``
     are further fields of the cells, "world_size=2,sync=local:4".
     """
-    words = [each.partition("=") for each in axes.split(",") if each]
+    words = [word.partition("=") for word in axes.split(",") if word]
     further = {name: type(Cell._field_defaults[name])(value) for name, _, value in words}
     known = load(suite).known
     affinity = BOUND if device == "cpu" and threads else OVERSUBSCRIBED
@@ -200,10 +200,10 @@ def main(
                     )
                     kept = folders.make_folder(Path(compiled) / framework.name)
                     sides = partial(adapter_samples, order), partial(plain_samples, order, kept)
-                    found = compared(*sides, rounds, quantile)
+                    result = compared(*sides, rounds, quantile)
                 except NoSamplesError as error:
-                    found = ("-", "-", "0", str(error))
-                row = (network, framework.name, mode, *found)
+                    result = ("-", "-", "0", str(error))
+                row = (network, framework.name, mode, *result)
                 print(*row, flush=True)
                 table.add_row(*row)
     finally:

@@ -239,12 +239,13 @@ def pyperf(bench: Bench, seconds: float, extra: float) -> Answer:
         runs = json.loads((bench.folder / f"{name}.json").read_text())["benchmarks"][0]["runs"]
         values = [value for run in runs for value in run.get("values", [])]
         means.append(sum(values) / len(values))
-    said = bench.run(
+    output = bench.run(
         bench.python, "-m", "pyperf", "compare_to", "before.json", "after.json", check=False
     ).stdout
     ratio = means[1] / means[0]
     return Answer(
-        ratio, ratio > THRESHOLD and "Not significant" not in said and "not significant" not in said
+        ratio,
+        ratio > THRESHOLD and "Not significant" not in output and "not significant" not in output,
     )
 
 
@@ -285,8 +286,8 @@ def asv(bench: Bench, seconds: float, extra: float) -> Answer:
             *("--set-commit-hash", commit, *attributes, *config),
             extra=share,
         )
-    said = bench.run(*program, "compare", "-f", THRESHOLD, *commits, *config, check=False).stdout
-    lines = [line for line in said.splitlines() if "time_step" in line]
+    output = bench.run(*program, "compare", "-f", THRESHOLD, *commits, *config, check=False).stdout
+    lines = [line for line in output.splitlines() if "time_step" in line]
     parts = [part.strip() for part in lines[0].split("|")] if lines else []
     numbers = [
         float(part.strip("~")) for part in parts if part.strip("~").replace(".", "", 1).isdigit()
@@ -302,7 +303,7 @@ def hyperfine(bench: Bench, seconds: float, extra: float) -> Answer:
     runs = max(2, round(seconds / 2 / 6))
     bench.run("hyperfine", "-N", "--runs", runs, "--export-json", "runs.json", *commands)
     before, after = (
-        each["mean"] for each in json.loads((bench.folder / "runs.json").read_text())["results"]
+        result["mean"] for result in json.loads((bench.folder / "runs.json").read_text())["results"]
     )
     return Answer(after / before, after / before > THRESHOLD)
 
@@ -378,11 +379,12 @@ def table(file: Path) -> Table:
         box=None,
     )
     extras = sorted({float(row["extra"]) for row in rows})
-    known = [row for row in rows if not math.isnan(float(row["ratio"]))]
+    matching_rows = [row for row in rows if not math.isnan(float(row["ratio"]))]
     truth = {0.0: 1.0}
     for extra in extras:
         truth.setdefault(
-            extra, median(float(row["ratio"]) for row in known if float(row["extra"]) == extra)
+            extra,
+            median(float(row["ratio"]) for row in matching_rows if float(row["extra"]) == extra),
         )
     for tool in TOOLS:
         for minutes in sorted({float(row["minutes"]) for row in rows}):
@@ -401,7 +403,7 @@ def table(file: Path) -> Table:
                     if not math.isnan(float(row["ratio"]))
                 ]
                 error = (
-                    100 * math.sqrt(sum(each**2 for each in errors) / len(errors))
+                    100 * math.sqrt(sum(error**2 for error in errors) / len(errors))
                     if errors
                     else math.nan
                 )

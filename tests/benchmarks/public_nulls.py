@@ -73,20 +73,20 @@ def comparisons(file: Path) -> dict[str, list[Array]]:
     """Return the comparisons of each kind in order of time, seconds of shape (pairs, 2), joined
     ones as a kind too."""
     table = pd.read_csv(file, usecols=COLUMNS)
-    found = {
+    results = {
         str(kind): [
             one.sort_values("block")[["main", "feature"]].to_numpy(dtype=float)
             for _, one in rows.groupby("run")
         ]
         for kind, rows in table.groupby("kind")
     }
-    for kind, each in list(found.items()):
+    for kind, each in list(results.items()):
         if len(each[0]) < FEWEST_PAIRS:
             whole = len(each) - len(each) % JOINED
-            found[f"{kind}, {JOINED} runs joined"] = [
+            results[f"{kind}, {JOINED} runs joined"] = [
                 np.concatenate(each[start : start + JOINED]) for start in range(0, whole, JOINED)
             ]
-    return found
+    return results
 
 
 def both_ways(each: list[Array], slowdown: float = 0.0) -> Iterator[Array]:
@@ -138,34 +138,36 @@ def main(
         ),
         box=None,
     )
-    for kind, each in kinds.items():
-        logs = np.concatenate([np.diff(np.log(pairs), axis=1).ravel() for pairs in each])
+    for kind, groups in kinds.items():
+        logs = np.concatenate([np.diff(np.log(pairs), axis=1).ravel() for pairs in groups])
         deviation = f"{100 * stats.median_abs_deviation(logs, scale='normal'):.1f} %"
-        pairs = len(each[0])
+        pairs = len(groups[0])
         rows: list[tuple[str, Rate, str, str, list[Rate]]] = []
         if pairs < FEWEST_PAIRS:
             table.add_row(kind, deviation, GATE, "none: a proof needs more pairs")
         else:
             rule = rule_for(pairs)
-            same = [gate(np.log(way), rule) for way in both_ways(each)]
+            same = [gate(np.log(way), rule) for way in both_ways(groups)]
             rows.append(
                 (
                     GATE,
-                    Rate.count(found.alarm for found in same),
-                    str(sum(found.judgement.verdict is Verdict.IMPROVEMENT for found in same)),
-                    f"{np.mean([found.pairs for found in same]):.1f}",
+                    Rate.count(decision.alarm for decision in same),
+                    str(
+                        sum(decision.judgement.verdict is Verdict.IMPROVEMENT for decision in same)
+                    ),
+                    f"{np.mean([decision.pairs for decision in same]):.1f}",
                     [
-                        Rate.count(gate(np.log(way), rule).alarm for way in both_ways(each, slow))
+                        Rate.count(gate(np.log(way), rule).alarm for way in both_ways(groups, slow))
                         for slow in SLOWDOWNS
                     ],
                 )
             )
         for title, slower in OTHERS.items():
-            powers = [Rate.count(map(slower, both_ways(each, slow))) for slow in SLOWDOWNS]
-            rows.append((title, Rate.count(map(slower, both_ways(each))), "", str(pairs), powers))
+            powers = [Rate.count(map(slower, both_ways(groups, slow))) for slow in SLOWDOWNS]
+            rows.append((title, Rate.count(map(slower, both_ways(groups))), "", str(pairs), powers))
         if "joined" not in kind:
-            powers = [stored(each, slow) for slow in SLOWDOWNS]
-            rows.append(("  ... median:5%, stored", stored(each), "", str(pairs), powers))
+            powers = [stored(groups, slow) for slow in SLOWDOWNS]
+            rows.append(("  ... median:5%, stored", stored(groups), "", str(pairs), powers))
         for title, alarms, improved, cost, powers in rows:
             low, high = (100 * end for end in alarms.interval)
             table.add_row(

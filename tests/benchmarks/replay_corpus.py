@@ -55,7 +55,7 @@ def percent(share: float, digits: int = 1) -> str:
 
 def percents(decisions: Iterable[Sequence[replay.Decision]]) -> str:
     """Write how often each slowdown was found."""
-    return ", ".join(percent(replay.alarms(each).value, 0) for each in decisions)
+    return ", ".join(percent(replay.alarms(decision).value, 0) for decision in decisions)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -69,7 +69,7 @@ def rules_table(rules: dict[str, dict[str, list[replay.Decision]]]) -> str:
     head += ["stored", "stored, undisturbed", f"finds {_ADDED}"]
     rows = []
     for name, decisions in rules.items():
-        rates = {of: replay.alarms(found) for of, found in decisions.items()}
+        rates = {of: replay.alarms(decision) for of, decision in decisions.items()}
         low, high = rates["independent"].interval
         row = [
             name,
@@ -88,12 +88,12 @@ def span(shares: Iterable[float]) -> str:
 
 
 def noise_table(corpus: Corpus) -> str:
-    found = replay.verdicts_under_noise(corpus, seeded(), DRAWN[GATE])
+    decisions = replay.verdicts_under_noise(corpus, seeded(), DRAWN[GATE])
     return table(
         ["verdicts, %", *(verdict.value for verdict in SHOWN)],
         [
             [name, *(percent(Rate(gates[verdict], gates.total()).value) for verdict in SHOWN)]
-            for name, gates in found.items()
+            for name, gates in decisions.items()
         ],
     )
 
@@ -104,12 +104,14 @@ def heading(corpus: Corpus, gate: dict[str, list[replay.Decision]]) -> str:
     launches = corpus.launches
     disturbed = Rate.count(launch.disturbed for launch in launches)
     by_framework = {framework: corpus.pairs(framework, "a", "b") for framework in corpus.frameworks}
-    pairs = [pair for found in by_framework.values() for pair in found]
+    pairs = [pair for pairs_of_framework in by_framework.values() for pair in pairs_of_framework]
     machine = ", ".join(corpus.machine[label] for label in ("CPU", "Cores", "Virtualisation"))
     same, slower = (
         np.mean([decision.pairs for decision in gate[of]]) for of in ("undisturbed", "plus5")
     )
-    deviations = span(replay.deviation(calm(found)) for found in by_framework.values())
+    deviations = span(
+        replay.deviation(calm(pairs_of_framework)) for pairs_of_framework in by_framework.values()
+    )
     costs = ", ".join(
         span(replay.effect(corpus, framework, label).value - 1 for framework in by_framework)
         for label in EFFECTS

@@ -54,14 +54,14 @@ def otava(values: np.ndarray) -> list[int]:
     2023)."""
     from otava.analysis import compute_change_points
 
-    return [int(found.index) for found in compute_change_points(values.tolist())[0]]
+    return [int(point.index) for point in compute_change_points(values.tolist())[0]]
 
 
 def e_divisive(values: np.ndarray) -> list[int]:
     """Search with Apache Otava's original e-divisive, by permutations (Matteson and James 2014)."""
     from otava.analysis import compute_change_points_orig
 
-    return [int(found.index) for found in compute_change_points_orig(values.tolist(), seed=1)[0]]
+    return [int(point.index) for point in compute_change_points_orig(values.tolist(), seed=1)[0]]
 
 
 def mozilla(values: np.ndarray) -> list[int]:
@@ -111,16 +111,16 @@ def main() -> None:
     series = {
         name: np.asarray(values, dtype=float) for name, values in json.load(sys.stdin).items()
     }
-    found: dict[str, object] = {}
+    results: dict[str, object] = {}
     for name, search in RIVALS.items():
         try:
-            found[name] = {
+            results[name] = {
                 key: sorted({int(place) for place in search(values)} - {0})
                 for key, values in series.items()
             }
         except ImportError as error:
-            found[name] = str(error)
-    json.dump(found, sys.stdout)
+            results[name] = str(error)
+    json.dump(results, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def build(path: Path, nights: int, launches: int) -> None:
     run = replace(
         runs[templates[0].run],
         suite="nightly",
-        plan=tuple(each.cell for each in templates),
+        plan=tuple(template.cell for template in templates),
         launches=launches,
     )
     with Store.open(path) as store:
@@ -151,8 +151,8 @@ def measure(path: str, name: str, answer: Any) -> None:
 
 def _peak_megabytes() -> float:
     # Not ru_maxrss, which a child inherits from the process that started it.
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    return int(found[1]) / 1024 if found else math.nan
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(match[1]) / 1024 if match else math.nan
 
 
 def copied(path: Path, url: str) -> None:
@@ -197,7 +197,7 @@ def table_of(path: Path | str) -> Table:
         ours = statistics.median(own[1:])
         seconds = [own[0], *middle, ours]
         met = "yes" if max(own[0], ours) <= GOAL_SECONDS else "NO"
-        table.add_row(name, *(f"{each:.2f}" for each in seconds), met, f"{memory:.0f}")
+        table.add_row(name, *(f"{duration:.2f}" for duration in seconds), met, f"{memory:.0f}")
     return table
 
 

@@ -81,7 +81,7 @@ def ours(pools, lot, shared=True):
         for cell, pool in enumerate(pools):
             if not launches_needed(launches[cell], PRECISION, FEWEST, MOST, spread):
                 continue
-            alike = [each for others in launches for each in others]
+            alike = [other for others in launches for other in others]
             count = samples_of_launch(
                 launches[cell], PROTOCOL.minimum_steps, MOST_STEPS, False, spread, alike
             )
@@ -145,9 +145,9 @@ def read(path: str, run: str | None) -> dict[Cell, list[tuple[LaunchStats, np.nd
         host = read_host(records[0].machine, store.machine(records[0].machine))
     pool = defaultdict(list)
     for record in last_attempts(records):
-        found = launch_stats(record) if record.outcome.status is Status.OK else None
-        if found is not None and not disturbed(record, host):
-            pool[record.cell].append((found, np.asarray(record.outcome.step_seconds())))
+        result = launch_stats(record) if record.outcome.status is Status.OK else None
+        if result is not None and not disturbed(record, host):
+            pool[record.cell].append((result, np.asarray(record.outcome.step_seconds())))
     return {cell: launches for cell, launches in pool.items() if len(launches) >= 5}
 
 
@@ -184,7 +184,7 @@ def replayed(
     error and coverage."""
     lot, shared = np.random.default_rng(20261120), protocol is ours
     truth = np.array(
-        [math.exp(np.mean([math.log(stats.seconds) for stats, _ in found])) for found in pools]
+        [math.exp(np.mean([math.log(stats.seconds) for stats, _ in pool])) for pool in pools]
     )
     seconds, launches, halves, errors, covered = [], [], [], [], []
     for _ in range(replays):
@@ -192,10 +192,13 @@ def replayed(
         summaries = [summarise([values.tolist() for values in of_cell]) for of_cell in steps]
         summaries = with_common_spread(summaries) if shared else summaries
         ends = np.array(
-            [(each.low or each.median, each.median, each.high or each.median) for each in summaries]
+            [
+                (summary.low or summary.median, summary.median, summary.high or summary.median)
+                for summary in summaries
+            ]
         )
         seconds.append(cost)
-        launches.append(np.mean([each.launches for each in summaries]))
+        launches.append(np.mean([summary.launches for summary in summaries]))
         halves.append((ends[:, 2] - ends[:, 0]) / 2 / ends[:, 1])
         errors.append(np.abs(ends[:, 1] / truth - 1))
         covered.append((ends[:, 0] <= truth) & (truth <= ends[:, 2]))
@@ -255,7 +258,7 @@ def main(
         raise SystemExit(
             "No cell of this run has five launches: make a pool first (--launches 12)."
         )
-    launches = sorted(len(found) for found in pool.values())
+    launches = sorted(len(launches) for launches in pool.values())
     title = f"{len(pool)} cells, {launches[0]} to {launches[-1]} launches each; {replays} replays"
     show(title, list(pool.values()), replays, list(PROTOCOLS))
 

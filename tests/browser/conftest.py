@@ -28,13 +28,13 @@ Show = Callable[..., Page]
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """Give one Chromium for all tests; skips where this machine has none."""
-    found = next(
+    result = next(
         filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
     )
-    if found is None:
+    if result is None:
         pytest.skip("needs Chromium (Debian: apt-get install chromium)")
     with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=found, args=ARGUMENTS)
+        chromium = driver.chromium.launch(executable_path=result, args=ARGUMENTS)
         yield chromium
         chromium.close()
 
@@ -64,7 +64,7 @@ def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 def _carry_out(*words: str) -> None:
     given, handlers = (
         sys.argv,
-        {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)},
+        {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)},
     )
     sys.argv = ["dlbench", *words]
     try:
@@ -104,7 +104,7 @@ def small(page_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
 def show(browser: Browser) -> Iterator[Show]:
     """Give the function that opens a page's file; a context of its own for each, with these
     options."""
-    said: list[str] = []
+    lines: list[str] = []
     contexts: list[Any] = []
 
     def open_page(
@@ -115,13 +115,13 @@ def show(browser: Browser) -> Iterator[Show]:
         context.set_default_timeout(30_000)
         page = context.new_page()
         if quiet:
-            page.on("console", lambda message: said.append(f"console: {message.text}"))
-            page.on("pageerror", lambda error: said.append(f"error: {error}"))
-            page.on("dialog", lambda dialog: said.append(f"dialog: {dialog.message}"))
+            page.on("console", lambda message: lines.append(f"console: {message.text}"))
+            page.on("pageerror", lambda error: lines.append(f"error: {error}"))
+            page.on("dialog", lambda dialog: lines.append(f"dialog: {dialog.message}"))
             page.on(
                 "request",
                 lambda request: (
-                    said.append(f"request: {request.url}") if foreign(request.url) else None
+                    lines.append(f"request: {request.url}") if foreign(request.url) else None
                 ),
             )
         if before:
@@ -139,4 +139,4 @@ def show(browser: Browser) -> Iterator[Show]:
     yield open_page
     for each in contexts:
         each.close()
-    assert said == []
+    assert lines == []

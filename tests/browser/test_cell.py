@@ -136,7 +136,7 @@ def test_a_cell_has_its_nights_and_the_change(
             )
             records += make.launches(2.0, threads=1) if night == NIGHTS - 1 else []
             filled.append_runs(
-                [(run, [replace(each, run=run.id, started=run.started) for each in records])]
+                [(run, [replace(record, run=run.id, started=run.started) for record in records])]
             )
     path = page_of("--store", str(store))
     histories = [

@@ -66,7 +66,8 @@ def test_filters_answer_at_once(show: Callable[..., Page], large: Path) -> None:
 
     def worked() -> float:
         metrics = {
-            each["name"]: each["value"] for each in driver.send("Performance.getMetrics")["metrics"]
+            metric["name"]: metric["value"]
+            for metric in driver.send("Performance.getMetrics")["metrics"]
         }
         return 1e3 * sum(
             metrics[part] for part in ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration")
@@ -77,5 +78,5 @@ def test_filters_answer_at_once(show: Callable[..., Page], large: Path) -> None:
         before = worked()
         page.evaluate(f"() => {{ {control}.click(); document.body.offsetHeight; }}")
         taken[what] = worked() - before
-    print({what: round(each) for what, each in taken.items()})
+    print({what: round(duration) for what, duration in taken.items()})
     assert max(taken.values()) < MOST_MILLISECONDS, taken

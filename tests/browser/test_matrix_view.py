@@ -57,7 +57,7 @@ def test_every_axis_that_differs_has_a_filter(show: Show, machines: Path) -> Non
     )
     assert legends == ["machine", *several, "launches"]
     seconds = [cell["seconds_per_minibatch"] for cell in data["cells"]]
-    few = sum(each is not None and not each["covers_launches"] for each in seconds)
+    few = sum(duration is not None and not duration["covers_launches"] for duration in seconds)
     page.get_by_label("3 or more").uncheck()
     assert len(texts(page)) == few > 0
 
@@ -143,11 +143,11 @@ def test_ratios_and_their_means_are_those_of_the_reports(show: Show, example: Pa
             seconds = cell and cell.seconds
             if cell is other or seconds is None or other is None or other.seconds is None:
                 continue
-            found = ratio(seconds, other.seconds)
-            assert found.low is not None
-            assert found.high is not None
+            result = ratio(seconds, other.seconds)
+            assert result.low is not None
+            assert result.high is not None
             shown = field(page, row_name(row), group_place)
-            text = f"{number(found.value)}×{number(found.low)} to {number(found.high)}"  # noqa: RUF001
+            text = f"{number(result.value)}×{number(result.low)} to {number(result.high)}"  # noqa: RUF001
             expect(shown).to_contain_text(text)
             pairs.setdefault(row_name(row), []).append((seconds, other.seconds))
     means = page.locator("#means")

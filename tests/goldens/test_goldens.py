@@ -153,20 +153,20 @@ def keys_of(content: Any) -> Iterator[str]:
         yield from content
         yield from (
             key
-            for name, each in content.items()
+            for name, item in content.items()
             if name not in UNDESCRIBED
-            for key in keys_of(each)
+            for key in keys_of(item)
         )
     elif isinstance(content, list):
-        yield from (key for each in content for key in keys_of(each))
+        yield from (key for item in content for key in keys_of(item))
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        each
-        for each in COMMANDS
-        if each.endswith("-json") and not each.startswith(("tables", "phases"))
+        command
+        for command in COMMANDS
+        if command.endswith("-json") and not command.startswith(("tables", "phases"))
     ],
 )
 def test_the_documentation_describes_each_key(name: str) -> None:

@@ -250,11 +250,11 @@ def of_rows(path: Path, random: Random) -> None:
             for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         ]
         table = random.choice(
-            [each for each in tables if not each.startswith("sqlite_")] + ["records"] * 6
+            [table for table in tables if not table.startswith("sqlite_")] + ["records"] * 6
         )
         columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
         rows = [row[0] for row in connection.execute(f"SELECT rowid FROM {table}")]
-        texts = [each for each in columns if each in ("content", "description")]
+        texts = [column for column in columns if column in ("content", "description")]
         kind = random.random()
         with contextlib.suppress(
             sqlite3.Error, OverflowError, UnicodeError

@@ -87,11 +87,11 @@ def on_own_disk(folder: Path, free: int | None, action: Callable[[], Any]) -> An
         finally:
             os._exit(0)
     os.waitpid(child, 0)
-    found = json.loads(answer.read_text())
-    if "skipped" in found:
-        pytest.skip(f"no disk can be mounted here: {found['skipped']}")
-    assert "failed" not in found, found["failed"]
-    return found["answer"]
+    content = json.loads(answer.read_text())
+    if "skipped" in content:
+        pytest.skip(f"no disk can be mounted here: {content['skipped']}")
+    assert "failed" not in content, content["failed"]
+    return content["answer"]
 
 
 def fill(folder: Path, free: int) -> None:
@@ -128,7 +128,7 @@ def whole(path: Path) -> bool:
 def give(folder: Path, output: Path, words: str) -> dict[str, Any]:
     """Run a command; return how it ended and what it left."""
     given = {path.name for path in folder.iterdir()}
-    code, said = carry_out(folder, output, *words.split())
+    code, printed = carry_out(folder, output, *words.split())
     if "filler" in given:
         (folder / "filler").unlink()
     made = [path for path in folder.iterdir() if path.is_file() and path.name not in given]
@@ -144,7 +144,7 @@ def give(folder: Path, output: Path, words: str) -> dict[str, Any]:
         for path in folder.rglob("*")
         if path.suffix == ".part" or path.name.startswith("dlbench-")
     ]
-    return {"code": code, "said": said, "left": left, "kept": kept, "temporary": temporary}
+    return {"code": code, "said": printed, "left": left, "kept": kept, "temporary": temporary}
 
 
 @pytest.fixture
@@ -161,13 +161,13 @@ def disk(tmp_path):
 )
 @pytest.mark.parametrize("what", COMMANDS)
 def test_a_disk_that_takes_no_more_costs_one_line_and_leaves_nothing_half_written(disk, what, free):
-    found = on_own_disk(disk, free, lambda: give(disk, disk.parent / "output", COMMANDS[what]))
-    assert "Traceback" not in found["said"]
-    assert found["code"] in range(7), found["said"]
-    if found["code"] in (2, 3, 4):
-        lines = [line for line in found["said"].splitlines() if line.startswith("dlbench: ")]
-        assert lines == found["said"].splitlines()[-1:]
-    assert (found["left"], found["kept"], found["temporary"]) == ([], True, [])
+    done = on_own_disk(disk, free, lambda: give(disk, disk.parent / "output", COMMANDS[what]))
+    assert "Traceback" not in done["said"]
+    assert done["code"] in range(7), done["said"]
+    if done["code"] in (2, 3, 4):
+        lines = [line for line in done["said"].splitlines() if line.startswith("dlbench: ")]
+        assert lines == done["said"].splitlines()[-1:]
+    assert (done["left"], done["kept"], done["temporary"]) == ([], True, [])
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def test_output_onto_a_full_disk_is_an_error(disk, words):
         (disk / "err").symlink_to(disk.parent / "err")
         return [*carry_out(disk, disk, *words, "--store", "cpu.sqlite")]
 
-    code, said = on_own_disk(disk, 0, give_full)
+    code, output = on_own_disk(disk, 0, give_full)
     assert code == 2
-    assert "Traceback" not in said
-    assert said.splitlines()[-1].startswith(
+    assert "Traceback" not in output
+    assert output.splitlines()[-1].startswith(
         "dlbench: the output cannot be written: No space left on device"
     )

@@ -129,12 +129,12 @@ def test_kills_lose_and_double_nothing(number: int, tmp_path: Path) -> None:
     for _ in range(random.randint(2, 4)):
         session(tmp_path, kind, (*words, *(("--resume",) if runs else ())), random)
         wait_until(lambda: not list(of_launches(tmp_path)), "the end of all guests")
-        said = (tmp_path / "output" / "err").read_text()
-        assert "Traceback" not in said
+        text = (tmp_path / "output" / "err").read_text()
+        assert "Traceback" not in text
         runs, records = records_in(tmp_path)
         assert records[: len(before)] == before
         # A record is stored first and reported then: the kill may have come between the two.
-        reported = [line for line in said.splitlines() if line.startswith("[")]
+        reported = [line for line in text.splitlines() if line.startswith("[")]
         # Launches of a group are reported once all of them are stored.
         assert len(records) - len(before) - len(reported) in range(1 + MEMBERS[order])
         before = records
@@ -176,9 +176,9 @@ def test_a_pair_that_is_ended_leaves_no_process_and_nothing_is_lost(
     os.kill(pid, number)
     assert ended(pid) == (130 if number is signal.SIGINT else -number)
     wait_until(lambda: not list(of_launches(tmp_path)), "the end of both guests")
-    said = (tmp_path / "output" / "err").read_text()
-    assert "Traceback" not in said
-    assert number is signal.SIGKILL or "--resume" in said
+    text = (tmp_path / "output" / "err").read_text()
+    assert "Traceback" not in text
+    assert number is signal.SIGKILL or "--resume" in text
     _, before = records_in(tmp_path)
     # The first pairs show as much as all of them.
     resumed = fork_command(tmp_path, tmp_path / "output", *PAIRS, "--resume", "--budget", "3s")

@@ -131,10 +131,10 @@ def test_this_machine_agrees_with_other_libraries() -> None:
 
 def masks(cpu: Cpu) -> list[tuple[int, ...] | None]:
     """The masks of 1, 2, ... threads until there is none."""
-    found = [bound_mask(cpu, 1)]
-    while found[-1] is not None:
-        found.append(bound_mask(cpu, len(found) + 1))
-    return found
+    results = [bound_mask(cpu, 1)]
+    while results[-1] is not None:
+        results.append(bound_mask(cpu, len(results) + 1))
+    return results
 
 
 def added(cpu: Cpu) -> list[int]:
@@ -170,13 +170,13 @@ def test_every_mask_is_part_of_the_next_and_cores_come_before_siblings(
     assert sorted(order) == sorted(chosen)
     core_of = {sibling: core for core in cpu.core_siblings for sibling in core}
     assert (
-        len({core_of[each] for each in order[: cpu.usable_physical_cores]})
+        len({core_of[number] for number in order[: cpu.usable_physical_cores]})
         == cpu.usable_physical_cores
     )
     socket_of = dict(
         zip(cpu.core_siblings, (place["socket"] for place in cpu.core_places), strict=True)
     )
-    seen = [socket_of[core_of[each]] for each in order[: cpu.usable_physical_cores]]
+    seen = [socket_of[core_of[number]] for number in order[: cpu.usable_physical_cores]]
     assert seen == sorted(seen, key=seen.index)  # one socket, then the next
 
 

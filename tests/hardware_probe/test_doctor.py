@@ -106,27 +106,28 @@ def of(findings: dict[str, Finding], severity: Severity) -> set[str]:
 
 
 def test_a_laptop_with_powersave(tmp_path: Path) -> None:
-    found = diagnosed(tmp_path, laptop())
-    assert of(found, Severity.HARMS) == {"governor", "power", "core_kinds"}
-    assert of(found, Severity.MAY_HARM) == {
+    findings = diagnosed(tmp_path, laptop())
+    assert of(findings, Severity.HARMS) == {"governor", "power", "core_kinds"}
+    assert of(findings, Severity.MAY_HARM) == {
         "turbo",
         "heat",
         "huge_pages",
         "swap",
         "variables_passed_on",
     }
-    assert of(found, Severity.UNKNOWN) == set()
-    assert found["governor"].seen == "powersave"
-    assert found["governor"].needs_root
-    assert found["turbo"].seen == "on, up to 3200 MHz"
+    assert of(findings, Severity.UNKNOWN) == set()
+    assert findings["governor"].seen == "powersave"
+    assert findings["governor"].needs_root
+    assert findings["turbo"].seen == "on, up to 3200 MHz"
     assert (
-        found["turbo"].command == "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"
+        findings["turbo"].command
+        == "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"
     )
-    assert found["heat"].seen == "96 times since boot"
-    assert found["core_kinds"].seen == "performance 0-3, efficiency 4-7"
-    assert found["core_kinds"].command == "taskset --all-tasks --cpu-list --pid 0-3 $$"
-    assert found["swap"].seen == "1 GiB of 2 GiB in use, swappiness 60"
-    assert found["swap"].command == "sudo swapoff --all"
+    assert findings["heat"].seen == "96 times since boot"
+    assert findings["core_kinds"].seen == "performance 0-3, efficiency 4-7"
+    assert findings["core_kinds"].command == "taskset --all-tasks --cpu-list --pid 0-3 $$"
+    assert findings["swap"].seen == "1 GiB of 2 GiB in use, swappiness 60"
+    assert findings["swap"].command == "sudo swapoff --all"
 
 
 @pytest.mark.parametrize(
@@ -135,10 +136,10 @@ def test_a_laptop_with_powersave(tmp_path: Path) -> None:
 def test_what_page_faults_cost(tmp_path: Path, seconds: float, severity: Severity) -> None:
     facts = facts_of(tmp_path, server())
     assert "page_faults" not in found_in(facts, CALM)
-    found = found_in(replace(facts, fault_seconds=seconds), CALM)["page_faults"]
-    assert found.severity is severity
-    assert f"{1e6 * seconds:.1f} us each" in found.seen
-    assert ("keep_heap" in found.advice) == (severity is Severity.MAY_HARM)
+    finding = found_in(replace(facts, fault_seconds=seconds), CALM)["page_faults"]
+    assert finding.severity is severity
+    assert f"{1e6 * seconds:.1f} us each" in finding.seen
+    assert ("keep_heap" in finding.advice) == (severity is Severity.MAY_HARM)
 
 
 @pytest.mark.parametrize(
@@ -150,42 +151,42 @@ def test_free_memory_that_returns_to_the_host(
 ) -> None:
     assert "free_memory" not in diagnosed(tmp_path / "without", server())
     balloon = {"sys/bus/virtio/drivers/virtio_balloon/virtio3/features": features + "\n"}
-    found = diagnosed(tmp_path / "with", {**server(), **balloon})["free_memory"]
-    assert (found.severity, "keep_heap" in found.advice) == (
+    result = diagnosed(tmp_path / "with", {**server(), **balloon})["free_memory"]
+    assert (result.severity, "keep_heap" in result.advice) == (
         severity,
         severity is Severity.MAY_HARM,
     )
 
 
 def test_a_server_with_smt(tmp_path: Path) -> None:
-    found = diagnosed(tmp_path, server())
-    assert of(found, Severity.HARMS) == set()
-    assert of(found, Severity.MAY_HARM) == {
+    findings = diagnosed(tmp_path, server())
+    assert of(findings, Severity.HARMS) == set()
+    assert of(findings, Severity.MAY_HARM) == {
         "smt",
         "turbo",
         "numa_balancing",
         "huge_pages",
         "variables_passed_on",
     }
-    assert found["smt"].seen == "2 threads on each of 16 cores"
-    assert found["smt"].command == "echo off | sudo tee /sys/devices/system/cpu/smt/control"
-    assert found["numa_balancing"].seen == "on, 2 nodes"
-    assert found["governor"].severity is Severity.FINE
-    assert found["heat"].seen == "never since boot"
-    assert found["load_average"].seen == "0.10 over 1 minute, 0.20 over 5, on 32 CPUs"
-    assert found["virtual_machine"].seen == "no"
-    assert "steal" not in found
+    assert findings["smt"].seen == "2 threads on each of 16 cores"
+    assert findings["smt"].command == "echo off | sudo tee /sys/devices/system/cpu/smt/control"
+    assert findings["numa_balancing"].seen == "on, 2 nodes"
+    assert findings["governor"].severity is Severity.FINE
+    assert findings["heat"].seen == "never since boot"
+    assert findings["load_average"].seen == "0.10 over 1 minute, 0.20 over 5, on 32 CPUs"
+    assert findings["virtual_machine"].seen == "no"
+    assert "steal" not in findings
 
 
 def test_a_container_with_a_quota_of_one_and_a_half(tmp_path: Path) -> None:
-    found = diagnosed(tmp_path, recorded_trees.container_v2("150000 100000"))
-    assert found["cpu_quota"].severity is Severity.HARMS
-    assert found["cpu_quota"].seen == "1.5 CPUs' worth of time on 8 CPUs"
-    assert found["cpu_quota"].command == "podman run --cpuset-cpus=0 ..."
-    assert found["memory"].seen.endswith("limited to 8 GiB here")
-    assert found["huge_pages"].advice.endswith("Run this on the container's host.")
+    findings = diagnosed(tmp_path, recorded_trees.container_v2("150000 100000"))
+    assert findings["cpu_quota"].severity is Severity.HARMS
+    assert findings["cpu_quota"].seen == "1.5 CPUs' worth of time on 8 CPUs"
+    assert findings["cpu_quota"].command == "podman run --cpuset-cpus=0 ..."
+    assert findings["memory"].seen.endswith("limited to 8 GiB here")
+    assert findings["huge_pages"].advice.endswith("Run this on the container's host.")
     # Siblings are shown here, but a guest cannot switch them off.
-    assert found["smt"].command == "taskset --all-tasks --cpu-list --pid 0,2,4,6 $$"
+    assert findings["smt"].command == "taskset --all-tasks --cpu-list --pid 0,2,4,6 $$"
 
 
 @pytest.mark.parametrize(
@@ -275,8 +276,8 @@ def test_repeatability(tmp_path: Path) -> None:
             replace(READING, gemm_flops_per_second=1e11 * g, bandwidth_bytes_per_second=2e10 * b)
             for g, b in zip(gemm, bandwidth, strict=True)
         )
-        found = found_in(facts, sampled(readings=readings))
-        assert found["repeatability"].severity is severity, (gemm, bandwidth)
+        findings = found_in(facts, sampled(readings=readings))
+        assert findings["repeatability"].severity is severity, (gemm, bandwidth)
 
 
 @pytest.mark.parametrize("name", TREES)

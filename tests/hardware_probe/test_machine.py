@@ -48,15 +48,15 @@ clock = st.none() | st.floats(1, 6000)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_json_round_trip(name: str) -> None:
-    found = machine(name)
-    again = Machine.from_dict(json.loads(json.dumps(found.to_dict(), allow_nan=False)))
-    assert again == found
-    assert again.fingerprint == found.fingerprint == found.to_dict()["fingerprint"]
+    recorded = machine(name)
+    again = Machine.from_dict(json.loads(json.dumps(recorded.to_dict(), allow_nan=False)))
+    assert again == recorded
+    assert again.fingerprint == recorded.fingerprint == recorded.to_dict()["fingerprint"]
 
 
 def test_fingerprints_tell_machines_apart() -> None:
     machines = [machine(name) for name in NAMES if name not in ("here", "container_v1")]
-    assert len({each.fingerprint for each in machines}) == len(machines)
+    assert len({described.fingerprint for described in machines}) == len(machines)
     # The same hardware seen from containers with different quotas.
     assert machine("container_v1").fingerprint == machine("container_v2").fingerprint
 

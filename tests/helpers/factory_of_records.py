@@ -63,7 +63,7 @@ def contention(**changes: Any) -> Contention:
 def outcome(
     seconds: Iterable[float] = (1.0, 1.1, 0.9), requested: int = 1, **changes: Any
 ) -> Outcome:
-    samples = [round(each * 1e9) for each in seconds]
+    samples = [round(duration * 1e9) for duration in seconds]
     wall = sum(samples) * 1e-9
     made = Outcome(
         status=Status.OK,

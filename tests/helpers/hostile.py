@@ -124,9 +124,9 @@ def hostile(value: Any, turn: int, key: str = "") -> Any:
         more = (
             {HOSTILE[turn % len(HOSTILE)]: SURROGATES, SURROGATES: "1"} if key == "software" else {}
         )
-        return {name: hostile(each, turn, name) for name, each in value.items()} | more
+        return {name: hostile(item, turn, name) for name, item in value.items()} | more
     if isinstance(value, list):
-        return [hostile(each, turn, key) for each in value]
+        return [hostile(item, turn, key) for item in value]
     if not isinstance(value, str) or key in _KEPT or (not value and key != "reason"):
         return value
     if key == "device":
@@ -142,9 +142,9 @@ def dealt(text: str, turn: int) -> str:
 def texts_of(content: Any) -> list[str]:
     """Return every text in plain JSON types."""
     if isinstance(content, Mapping):
-        return [text for pair in content.items() for each in pair for text in texts_of(each)]
+        return [text for pair in content.items() for part in pair for text in texts_of(part)]
     if isinstance(content, list):
-        return [text for each in content for text in texts_of(each)]
+        return [text for item in content for text in texts_of(item)]
     return [content] if isinstance(content, str) else []
 
 
@@ -309,7 +309,9 @@ def check_latex(text: str) -> None:
         assert symbols <= {"\\\\", r"\&", r"\%", r"\$", r"\#", r"\_", r"\{", r"\}"}, symbols
         assert not {"$", "#", "^", "_", "~", "%"} & set(tokens), line
         printable = "–—‘’“”…→"  # noqa: RUF001
-        assert not [each for each in tokens if ord(each[0]) > 0xFF and each not in printable], line
+        assert not [token for token in tokens if ord(token[0]) > 0xFF and token not in printable], (
+            line
+        )
         assert tokens.count("{") == tokens.count("}"), line
         if found := re.match(r"\\begin\{tabular\}\{([lr]+)\}", line):
             columns = len(found[1])

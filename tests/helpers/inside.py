@@ -126,13 +126,13 @@ _KEPT = 2
 
 def _started(interpreter: Path, beginning: str, environment: dict[str, str]) -> Answering:
     key = (interpreter, beginning, tuple(sorted(environment.items())))
-    found = _STARTED.pop(key, None)
-    if found is None or not found.alive():
-        found = Answering(interpreter, beginning, environment)
-    _STARTED[key] = found
+    result = _STARTED.pop(key, None)
+    if result is None or not result.alive():
+        result = Answering(interpreter, beginning, environment)
+    _STARTED[key] = result
     while len(_STARTED) > _KEPT:
         _STARTED.popitem(last=False)[1].close()
-    return found
+    return result
 
 
 @atexit.register

@@ -49,9 +49,9 @@ def kept_store(folder: Path, name: str) -> Path:
 def block(page: str, name: str = "data") -> Any:
     """Return the JSON of a block of a page."""
     text = rf'<script type="[^"]*" id="{name}"( data-encoding="gzip base64")?>(.*?)</script>'
-    found = re.search(text, page, re.DOTALL)
-    assert found is not None
-    return json.loads(gzip.decompress(base64.b64decode(found[2])) if found[1] else found[2])
+    match = re.search(text, page, re.DOTALL)
+    assert match is not None
+    return json.loads(gzip.decompress(base64.b64decode(match[2])) if match[1] else match[2])
 
 
 EXAMPLE = STORES / "tuning.sqlite.xz"

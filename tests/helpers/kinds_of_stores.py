@@ -356,11 +356,11 @@ def _telemetry(**columns: Any) -> dict[str, Any]:
     """Return half a minute at 5 Hz of a GPU that is busy; the seconds from 10 to 20 are timed."""
     at = [round(0.2 * turn, 4) for turn in range(151)]
     busy = {
-        "joules": [300.0 * each for each in at],
+        "joules": [300.0 * moment for moment in at],
         "watts": 300.0,
         "sm_mhz": 1980,
         "memory_mhz": 2619,
-        "temperature": [40 + each for each in at],
+        "temperature": [40 + moment for moment in at],
         "reasons": 0,
         "utilisation": 99,
         "memory_utilisation": 50,

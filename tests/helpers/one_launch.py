@@ -57,15 +57,15 @@ def find_framework_python(name: str) -> Path:
     # unseen. Large and historic ones are built where they are asked for.
     refuse = pytest.fail if os.environ.get("CI") and not find(name).on_request else pytest.skip
     try:
-        found = environment.locate(find(name)).interpreter
+        interpreter = environment.locate(find(name)).interpreter
     except DlbenchError as error:
         refuse(str(error))
-    if found is None:
+    if interpreter is None:
         refuse(
             f"the environment of {name} is not built here (set {variable}, or `dlbench env build "
             f"{name}`)"
         )
-    return found
+    return interpreter
 
 
 def launch_once(

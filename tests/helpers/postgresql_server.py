@@ -28,8 +28,8 @@ def programs() -> Path | None:
     kept = sorted(
         Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3])
     )
-    found = str(kept[-1]) if kept else shutil.which("initdb")
-    return Path(found).parent if found else None
+    result = str(kept[-1]) if kept else shutil.which("initdb")
+    return Path(result).parent if result else None
 
 
 class Server:

@@ -69,14 +69,14 @@ def ok(step=0.01):
 
 
 def sources(plan=PLAN, **reasons):
-    found = {}
+    sources = {}
     for row in plan.rows:
         name = row.build.name
         here = Path(f"/{name}/python"), f"CPython of {name}", f"env-{name}", ""
-        found[name] = BuildSource(
+        sources[name] = BuildSource(
             row.build, *((None, "", "", reasons[name]) if name in reasons else here)
         )
-    return found
+    return sources
 
 
 def open_store():
@@ -113,10 +113,12 @@ def runner_of(
         **options,
     }
     by_side = launcher if isinstance(launcher, dict) else dict.fromkeys(("", SEARCH), launcher)
-    launchers = {side: LaunchRunner(plan, run, each, **options) for side, each in by_side.items()}
+    launchers = {
+        side: LaunchRunner(plan, run, launcher, **options) for side, launcher in by_side.items()
+    }
     host = next(iter(launchers.values())).host
     schedule = schedule(plan, store.records(run=run.id), host)
-    clock = lambda: sum(each.time for each in set(by_side.values()))  # noqa: E731
+    clock = lambda: sum(launcher.time for launcher in set(by_side.values()))  # noqa: E731
     return Runner(store, launchers, schedule, watcher or Mock(), budget, clock)
 
 

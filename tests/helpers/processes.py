@@ -157,8 +157,8 @@ class Running:
 
     def poll(self) -> int | None:
         if self.returncode is None:
-            found, status = os.waitpid(self.pid, os.WNOHANG)
-            self.returncode = os.waitstatus_to_exitcode(status) if found else None
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if ended else None
         return self.returncode
 
     def wait(self) -> int | None:
@@ -193,23 +193,23 @@ def suite_of_null(
 ) -> str:
     """Return the text of a suite of fcn5 on one thread; lists of ``others`` are its own, numbers
     null's settings."""
-    given = {key: each for key, each in others.items() if isinstance(each, list)}
+    given = {key: other for key, other in others.items() if isinstance(other, list)}
     lists = {"networks": ["fcn5"], "threads": [1], **given}
     timed = {"warmup_steps": 2, "steps": 3, "seconds": 0.2, **(protocol or {})}
     settings = {
         "step_seconds": step_seconds,
-        **{key: each for key, each in others.items() if key not in given},
+        **{key: other for key, other in others.items() if key not in given},
     }
     return "\n".join(
         (
             f'name = "{name}"',
             'summary = "for tests"',
             'frameworks = ["null"]',
-            *(f"{key} = {json.dumps(each)}" for key, each in lists.items()),
+            *(f"{key} = {json.dumps(setting)}" for key, setting in lists.items()),
             "[protocol]",
-            *(f"{key} = {json.dumps(each)}" for key, each in timed.items()),
+            *(f"{key} = {json.dumps(setting)}" for key, setting in timed.items()),
             "[settings.null]",
-            *(f"{key} = {json.dumps(each)}" for key, each in settings.items()),
+            *(f"{key} = {json.dumps(setting)}" for key, setting in settings.items()),
             "",
         )
     )

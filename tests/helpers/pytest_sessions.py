@@ -11,7 +11,9 @@ from processes import PATIENCE, share_digests, suite_of_null
 
 PLUGIN = "dlbench.suites.in_pytest.plugin"
 # An editable install made before the entry point was there does not know it.
-INSTALLED = any(each.value == PLUGIN for each in importlib.metadata.entry_points(group="pytest11"))
+INSTALLED = any(
+    entry_point.value == PLUGIN for entry_point in importlib.metadata.entry_points(group="pytest11")
+)
 ARGUMENTS = (
     *(() if INSTALLED else ("-p", PLUGIN)),
     *("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:timeout"),

@@ -238,7 +238,8 @@ def hybrid_laptop(named: bool = True) -> Tree:
     else:
         capacities = [1009, 1009, 1009, 1009, 1024, 1024, 1009, 1009, *[623] * 8]
         tree |= {
-            f"{CPUS}/cpu{cpu}/cpu_capacity": f"{each}\n" for cpu, each in enumerate(capacities)
+            f"{CPUS}/cpu{cpu}/cpu_capacity": f"{capacity}\n"
+            for cpu, capacity in enumerate(capacities)
         }
     return tree | {
         "sys/devices/system/node/online": "0\n",

@@ -16,7 +16,7 @@ from dlbench.reports.results.results import Results
 
 ADAPTERS = {"caffe": "caffe", "cntk": "cntk", "tensorflow": "tensorflow", "pytorch": "torch"}
 """Which tool of the papers each adapter stands for."""
-CLAIMS = {each.id: each for each in claims()}
+CLAIMS = {claim.id: claim for claim in claims()}
 
 
 def timed(tool: str, seconds: float, network: str = "fcn5", **of_cell: object) -> list[Record]:

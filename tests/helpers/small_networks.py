@@ -171,6 +171,6 @@ def fed_observation(feeds, parity, batches, launch, adapter, network):
     before = parity.sample_weights(weights)
     feeder.set_learning_rate(network.parity.learning_rate)
     feeder.reset(weights, batches.mini_batch(network, 4))
-    found = _observed(parity, feeder, network.parity.steps, before)
+    observed = _observed(parity, feeder, network.parity.steps, before)
     feeder.close()
-    return found
+    return observed

@@ -234,8 +234,8 @@ def test_the_matrix_follows_from_the_raw_samples(kind: str) -> None:
     for cell in cells:
         own = [record for record in records if _is_of(record, cell)]
         assert own, cell
-        known = own[-1].cell.batch_size
-        assert cell["batch_size"] == known
+        batch_size = own[-1].cell.batch_size
+        assert cell["batch_size"] == batch_size
         seconds = cell["seconds_per_minibatch"]
         if seconds is None:
             assert cell["items_per_second"] is None
@@ -256,10 +256,12 @@ def test_the_matrix_follows_from_the_raw_samples(kind: str) -> None:
             )
         else:
             assert min(possible) * (1 - 1e-9) <= seconds["median"] <= max(possible) * (1 + 1e-9)
-        if known is None:
+        if batch_size is None:
             assert cell["items_per_second"] is None
         else:
-            assert cell["items_per_second"] == pytest.approx(known / seconds["median"], rel=1e-9)
+            assert cell["items_per_second"] == pytest.approx(
+                batch_size / seconds["median"], rel=1e-9
+            )
         for name, of in (
             ("import", "import_seconds"),
             ("prepare", "prepare_seconds"),
@@ -349,9 +351,9 @@ def test_the_page(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     if kind not in DRAWN:
         monkeypatch.setattr("dlbench.reports.page.sections.MOST_CELLS_DRAWN", 0)
     path = folder / f"{kind.replace(' ', '-')}.html"
-    said = call(folder, "report", "page", "--store", str(stores.built(kind)), "--out", str(path))
-    check_command(said)
-    assert said.code == 0, said.err
+    output = call(folder, "report", "page", "--store", str(stores.built(kind)), "--out", str(path))
+    check_command(output)
+    assert output.code == 0, output.err
     page = path.read_text(encoding="utf-8")
     check_html(page)
     check_visible(page, kind)
@@ -399,7 +401,7 @@ def test_the_site(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("dlbench.reports.page.sections.MOST_CELLS_DRAWN", 0)
     store = str(stores.built(kind))
     for _ in range(2):  # the second time over what the first wrote
-        said = call(
+        output = call(
             tmp_path,
             "report",
             "site",
@@ -410,8 +412,8 @@ def test_the_site(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             "--url",
             "https://example.org/",
         )
-        check_command(said)
-        assert said.code == 0, said.err
+        check_command(output)
+        assert output.code == 0, output.err
     pages = [path for path in (tmp_path / "site").rglob("*.html") if path.is_file()]
     _, records = _contents(kind)
     assert len(pages) > len({record.run for record in records})
@@ -433,27 +435,27 @@ def test_history_compare_and_export(kind: str, folder: Path) -> None:
     store = ("--store", str(stores.built(kind)))
     runs, records = _contents(kind)
     for form in ("terminal", "markdown", "latex", "csv", "json"):
-        said = call(folder, "history", *store, "--format", form)
-        check_command(said)
-        if said.code == 0:
-            CHECKS[form](said.out)
+        output = call(folder, "history", *store, "--format", form)
+        check_command(output)
+        if output.code == 0:
+            CHECKS[form](output.out)
     for words in (["previous", "latest"], *([run.id] for run in runs if run.sides)):
         for form in ("terminal", "json"):
-            said = call(folder, "compare", *words, *store, "--format", form)
-            check_command(said)
-            if said.out:
-                CHECKS[form](said.out)
+            output = call(folder, "compare", *words, *store, "--format", form)
+            check_command(output)
+            if output.out:
+                CHECKS[form](output.out)
     for form in ("csv", "pytest-benchmark", "parquet"):
-        said = call(folder, "export", *store, "--format", form)
-        assert said.code in (0, 2), said.err
-        assert "Traceback" not in said.err
-        if said.code == 0 and form == "csv":
-            assert len(pd.read_csv(io.StringIO(said.out))) <= len(records)
-        if said.code == 0 and form == "pytest-benchmark":
-            check_json(said.out)
-    said = call(folder, "report", "runs", *store)
-    check_command(said)
-    check_terminal(said.out)
+        output = call(folder, "export", *store, "--format", form)
+        assert output.code in (0, 2), output.err
+        assert "Traceback" not in output.err
+        if output.code == 0 and form == "csv":
+            assert len(pd.read_csv(io.StringIO(output.out))) <= len(records)
+        if output.code == 0 and form == "pytest-benchmark":
+            check_json(output.out)
+    output = call(folder, "report", "runs", *store)
+    check_command(output)
+    check_terminal(output.out)
 
 
 @KIND_OF_REPORTS
@@ -484,8 +486,8 @@ def test_frames(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["imports", "one launch", "empty", "begun", "failures"])
 @pytest.mark.parametrize("name", ["matrix", "threads", "costs", "figure1", "fastest", "tables"])
 def test_the_command_prints_what_the_report_is(kind: str, name: str, folder: Path) -> None:
-    said = call(folder, "report", name, "--store", str(stores.built(kind)))
-    check_command(said)
-    assert said.code == 0
-    check_terminal(said.out)
-    check_words(said.out)
+    output = call(folder, "report", name, "--store", str(stores.built(kind)))
+    check_command(output)
+    assert output.code == 0
+    check_terminal(output.out)
+    check_words(output.out)

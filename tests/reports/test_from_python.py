@@ -134,11 +134,11 @@ def test_plots_have_the_numbers(measured, compared):
     from matplotlib import pyplot as plt
 
     axes = compared.plot()
-    ratios = np.concatenate([each.lines[0].get_xdata() for each in axes.containers])
+    ratios = np.concatenate([container.lines[0].get_xdata() for container in axes.containers])
     assert sorted(ratios) == pytest.approx(sorted(compared.table["ratio"]))
     _, given = plt.subplots()
     assert measured.plot(given) is given
-    seconds = np.concatenate([each.lines[0].get_ydata() for each in given.containers])
+    seconds = np.concatenate([container.lines[0].get_ydata() for container in given.containers])
     shown = measured.table[measured.table["status"] == "ok"]
     assert sorted(seconds) == pytest.approx(sorted(shown["seconds"]))
     assert "seconds" in given.get_ylabel()

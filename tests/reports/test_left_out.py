@@ -5,10 +5,10 @@ import pytest
 
 from dlbench.adapters.protocol import Status
 from dlbench.reports.catalogue import report
-from dlbench.reports.left_out import left_out, not_compared
+from dlbench.reports.left_out import left_out
 from dlbench.reports.report import ReportOptions, ReportSource
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.matrix import build_matrix
+from dlbench.reports.results.matrix import build_matrix, not_compared
 from dlbench.reports.results.record import Record
 from dlbench.reports.results.results import Results
 

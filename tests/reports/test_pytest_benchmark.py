@@ -36,7 +36,7 @@ from dlbench.reports.pytest_benchmark.imported import (
 )
 from dlbench.reports.results.cells import TOO_SHORT
 from dlbench.reports.results.comparison import compare_runs
-from dlbench.reports.results.flags import SAMPLES_NOT_KEPT
+from dlbench.reports.results.flag_kinds import SAMPLES_NOT_KEPT
 from dlbench.reports.results.hosts import UNKNOWN_MACHINE, read_host
 from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.naming import slug
@@ -631,11 +631,11 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path, text, part):
     path = written(tmp_path, text)
     with pytest.raises(BenchmarkFileError) as caught:
         runs_of([files.read(path)], "9.9")
-    said = str(caught.value)
-    assert part in said
-    assert str(path) in said
-    assert "\n" not in said
-    assert len(said) < len(str(path)) + 330
+    message = str(caught.value)
+    assert part in message
+    assert str(path) in message
+    assert "\n" not in message
+    assert len(message) < len(str(path)) + 330
     assert caught.value.exit_code == 2
 
 

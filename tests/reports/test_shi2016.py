@@ -9,8 +9,9 @@ from dlbench.adapters.protocol import Status
 from dlbench.reports.curve.curve import Curve
 from dlbench.reports.curve.threads import threads
 from dlbench.reports.results.published import SHI2016, study
+from dlbench.reports.results.published_matrix import published_matrix
 
-MATRIX = study(SHI2016).matrix()
+MATRIX = published_matrix(study(SHI2016))
 
 
 @cache

@@ -25,7 +25,7 @@ from dlbench.reports.results.outcome import Outcome
 )
 def test_a_report_is_suggested_where_it_has_something_to_show(values, expected):
     one, two = (
-        make.record(**{name: each[place % len(each)] for name, each in values.items()})
+        make.record(**{name: value[place % len(value)] for name, value in values.items()})
         for place in (0, 1)
     )
     assert {report.name for report in suggested([one, two])} == expected

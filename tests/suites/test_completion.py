@@ -44,11 +44,11 @@ def completed(
         }[shell]
         for name, value in {**asking, "_DLBENCH_COMPLETE": f"complete_{shell}"}.items():
             monkeypatch.setenv(name, value)
-        code, said, complaints = command()
+        code, output, complaints = command()
         assert (code, complaints) == (0, "")
         if shell == "zsh":
-            return re.findall(r'^.*?"([^":]+)"', said, re.MULTILINE)
-        return [row.split("\t")[0] for row in said.splitlines()]
+            return re.findall(r'^.*?"([^":]+)"', output, re.MULTILINE)
+        return [row.split("\t")[0] for row in output.splitlines()]
 
     return complete
 

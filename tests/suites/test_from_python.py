@@ -181,7 +181,7 @@ def test_a_file_that_measures_itself_is_told_so(folder):
 
 
 @pytest.mark.parametrize(
-    ("call", "kind", "said"),
+    ("call", "kind", "message"),
     [
         (lambda: dlbench.measure("no.py"), UsageError, "there is no file no.py"),
         (lambda: dlbench.measure(lambda: 1), UsageError, "lambda"),
@@ -203,11 +203,11 @@ def test_a_file_that_measures_itself_is_told_so(folder):
         (lambda: dlbench.compare("a", "b", threads=1), UsageError, "compared as they are"),
     ],
 )
-def test_a_mistake_is_one_line(folder, call, kind, said):
+def test_a_mistake_is_one_line(folder, call, kind, message):
     with pytest.raises(kind) as raised:
         call()
     assert isinstance(raised.value, dlbench.DlbenchError)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
     assert records_in(folder) == []
 

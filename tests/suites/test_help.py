@@ -213,8 +213,8 @@ def test_an_old_name_of_a_report_is_answered_with_the_new_one(old: str, new: str
 
 def examples_of(words: tuple[str, ...]) -> list[str]:
     """Return the examples in a command's help."""
-    found = of_help._EXAMPLES.search(of_help.cleandoc(command_of(words).help or ""))
-    return re.findall(r"^- `([^`]+)`$", found[1], re.MULTILINE) if found else []
+    match = of_help._EXAMPLES.search(of_help.cleandoc(command_of(words).help or ""))
+    return re.findall(r"^- `([^`]+)`$", match[1], re.MULTILINE) if match else []
 
 
 EXAMPLES = list(dict.fromkeys(example for words in ALL for example in examples_of(words)))

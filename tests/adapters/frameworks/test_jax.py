@@ -30,7 +30,7 @@ def test_kept_programs_are_found_again_by_the_next_process_with_as_many_threads(
 
 
 def test_a_gpu_is_refused_in_jaxs_own_terms(guest: Guest) -> None:
-    said = guest("""
+    output = guest("""
         from guest.jax import devices
         def refused(device="cuda:0", **cell):
             return make("small-dense", device=device, **cell).supports(SMALL["small-dense"])
@@ -48,9 +48,9 @@ def test_a_gpu_is_refused_in_jaxs_own_terms(guest: Guest) -> None:
         "placement on tape",
         "no plugin for CUDA is installed",
     ]
-    asked.check_reasons(said[:5], words)
-    assert "--python jax=" in said[4][1]
-    assert "with xla_cuda13 cannot use the GPU: " in said[5][1]
+    asked.check_reasons(output[:5], words)
+    assert "--python jax=" in output[4][1]
+    assert "with xla_cuda13 cannot use the GPU: " in output[5][1]
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_bfloat16_trains_as_float32_does_but_for_its_rounding(guest: Guest) -> N
 
 
 def test_workers_without_a_device_or_a_way_to_train_together_are_refused(guest: Guest) -> None:
-    said = guest("""
+    output = guest("""
         from guest.jax import devices
         def refused(workers, device="cuda:0", sync="step"):
             cell = Cell("jax", "jax", "jit", "small-dense", device, 1, 4, world_size=workers, sync=sync)
@@ -75,7 +75,7 @@ def test_workers_without_a_device_or_a_way_to_train_together_are_refused(guest: 
         answer.append(refused(2, "cpu", "async"))
     """)
     asked.check_reasons(
-        said,
+        output,
         [
             "",
             "",

@@ -35,7 +35,10 @@ FRAMEWORK = "onnx"
 
 @pytest.mark.parametrize(
     "network",
-    [*(f"SMALL[{name!r}]" for name in NAMES), *(f"convolutional{each}" for each in CONVOLUTIONS)],
+    [
+        *(f"SMALL[{name!r}]" for name in NAMES),
+        *(f"convolutional{convolution}" for convolution in CONVOLUTIONS),
+    ],
 )
 def test_a_whole_step_in_float64_is_the_references(guest: Guest, network: str) -> None:
     """By ONNX's own evaluator, without ONNX Runtime and without rounding to hide behind."""

@@ -36,11 +36,11 @@ def test_products_of_theano_go_to_the_openblas_of_numpys_wheel(guests: Guests) -
 
 def test_threads_are_the_word_of_cntk_and_no_more_than_there_are_cpus(guests: Guests) -> None:
     """What was asked for and not given is seen in the framework's word."""
-    said, cpus = guests("cntk")("""
+    output, cpus = guests("cntk")("""
         answer = [make("small-dense", threads=asked).effective_threads() for asked in (1, 2, 4096)]
         answer = answer, len(os.sched_getaffinity(0))
     """)
-    assert said == [min(asked, cpus) for asked in (1, 2, 4096)]
+    assert output == [min(asked, cpus) for asked in (1, 2, 4096)]
 
 
 def test_openblas_of_mlx_is_refused_where_none_was_loaded(guests: Guests) -> None:
@@ -76,23 +76,23 @@ def test_kernels_of_tinygrad_are_kept_for_the_next_process(guests: Guests, tmp_p
 
 
 def test_threads_of_mindspore_are_the_cpus_that_it_is_bound_to(guests: Guests) -> None:
-    said = guests("mindspore")("""
+    output = guests("mindspore")("""
         from guest.launch import contract
         answer = [contract.supports(make("small-dense", threads=threads), SMALL["small-dense"])
                   for threads in (0, 1, 2)]
     """)
-    asked.check_reasons(said, ["", "", "--affinity bound"])
+    asked.check_reasons(output, ["", "", "--affinity bound"])
 
 
 def test_loops_of_mindspore_too_long_to_unroll_are_refused(guests: Guests) -> None:
-    said = guests("mindspore")("""
+    output = guests("mindspore")("""
         gru = SMALL["one-hot-gru"]
         answer = []
         for layers, steps, cell in ((2, 50, "gru"), (3, 50, "gru"), (1, 101, "rnn"), (3, 500, "lstm")):
             family = gru.family._replace(layers=layers, steps=steps, cell=cell)
             answer.append(make("one-hot-gru").supports(gru._replace(family=family)))
     """)
-    asked.check_reasons(said, ["", "3 layers of 50 steps", "1 layers of 101 steps", ""])
+    asked.check_reasons(output, ["", "3 layers of 50 steps", "1 layers of 101 steps", ""])
 
 
 def test_a_failed_check_is_an_outcome_with_the_words_of_caffe(

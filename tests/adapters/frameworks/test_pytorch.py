@@ -37,10 +37,10 @@ def test_without_a_compiler_the_cell_is_unsupported_and_the_reason_says_what_to_
 
 
 def test_bfloat16_on_the_cpu_trains_as_float32_does_but_for_its_rounding(guest: Guest) -> None:
-    said: dict[str, list[Any]] = guest("""
+    output: dict[str, list[Any]] = guest("""
         answer = {name: make(name, precision="bfloat16").supports(network) for name, network in SMALL.items()}
     """)
-    refused = {name: reason for name, (supported, reason) in said.items() if not supported}
+    refused = {name: reason for name, (supported, reason) in output.items() if not supported}
     assert set(refused) <= {
         "small-recurrent",
         "wide-recurrent",
@@ -52,7 +52,7 @@ def test_bfloat16_on_the_cpu_trains_as_float32_does_but_for_its_rounding(guest: 
     assert all("cannot run its" in reason or "runs its" in reason for reason in refused.values()), (
         refused
     )
-    asked.check_bfloat16_is_float32_but_for_its_rounding(guest, set(said) - set(refused))
+    asked.check_bfloat16_is_float32_but_for_its_rounding(guest, set(output) - set(refused))
 
 
 #: In a process that has not imported the compiler yet.
@@ -124,10 +124,10 @@ def refused(**cell):
 def test_a_gpu_is_refused_in_pytorchs_own_terms(
     guest: Guest, capability: tuple[int, int], cell: dict[str, Any], words: str
 ) -> None:
-    said = guest(f"CAPABILITY = {capability}\n{PRETENDED}\nanswer = refused(**{cell!r})")
-    assert said == [not words, said[1]]
-    assert words in said[1]
-    assert bool(words) == bool(said[1])
+    output = guest(f"CAPABILITY = {capability}\n{PRETENDED}\nanswer = refused(**{cell!r})")
+    assert output == [not words, output[1]]
+    assert words in output[1]
+    assert bool(words) == bool(output[1])
 
 
 def test_tf32_is_off_in_every_library_unless_it_was_asked_for(guest: Guest) -> None:

@@ -10,7 +10,7 @@ FRAMEWORK = "tensorflow"
 
 
 def test_a_gpu_is_refused_in_tensorflows_own_terms(guest: Guest) -> None:
-    said = guest("""
+    output = guest("""
         def refused(device="cuda:0", **cell):
             return make("small-dense", device=device, **cell).supports(SMALL["small-dense"])
         answer = [refused("tpu:0"), refused(precision="bfloat16"), refused(placement="pinned")]
@@ -36,13 +36,13 @@ def test_a_gpu_is_refused_in_tensorflows_own_terms(guest: Guest) -> None:
         "",
         "",
     ]
-    asked.check_reasons(said, words)
-    assert "--python tensorflow=" in said[3][1]
-    assert "compute capability 7.5 (it has sm_80, sm_90, compute_90)" in said[5][1]
+    asked.check_reasons(output, words)
+    assert "--python tensorflow=" in output[3][1]
+    assert "compute capability 7.5 (it has sm_80, sm_90, compute_90)" in output[5][1]
 
 
 def test_too_few_gpus_for_the_workers_are_refused(guest: Guest) -> None:
-    said = guest("""
+    output = guest("""
         built = {"is_cuda_build": True, "cuda_version": "12.5", "cuda_compute_capabilities": ["sm_80"]}
         tf.sysconfig.get_build_info = lambda: built
         capabilities = {"first": (8, 0), "second": (8, 6), "old": (7, 5)}
@@ -54,5 +54,5 @@ def test_too_few_gpus_for_the_workers_are_refused(guest: Guest) -> None:
             answer.append(ADAPTER(cell, {}, "unused").supports(SMALL["small-dense"]))
     """)
     asked.check_reasons(
-        said, ["each worker needs its own GPU, and TensorFlow 2.", "", "compute capability 7.5"]
+        output, ["each worker needs its own GPU, and TensorFlow 2.", "", "compute capability 7.5"]
     )

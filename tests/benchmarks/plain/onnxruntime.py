@@ -101,7 +101,7 @@ def train(given, inputs, labels):
     inputs = inputs.reshape(-1) if given.length else inputs
     kind = TensorProto.INT64 if given.length else TensorProto.FLOAT
     shapes = ("inputs", kind, inputs.shape), ("logits", TensorProto.FLOAT, (len(labels), classes))
-    tensors = [[helper.make_tensor_value_info(*each)] for each in shapes]
+    tensors = [[helper.make_tensor_value_info(*shape)] for shape in shapes]
     graph = helper.make_graph(nodes, given.network, *tensors, weights + constants)
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
     options = ort.SessionOptions()
@@ -125,7 +125,7 @@ def train(given, inputs, labels):
         )
         optimizer = Optimizer(folder + "/optimizer_model.onnx", module)
     optimizer.set_learning_rate(0.01)
-    data = [ort.OrtValue.ortvalue_from_numpy(each) for each in (inputs, labels)]
+    data = [ort.OrtValue.ortvalue_from_numpy(array) for array in (inputs, labels)]
 
     def step():
         module(*data)

@@ -201,7 +201,7 @@ def boltzmann(given, u, x):
     w = torch.empty(d, d).uniform_(-bound, bound).tril_(-1)
     w = w + w.T
     z, p = w @ x + b, torch.empty_like(x)
-    rows = list(zip(*(each.unbind() for each in (z, p, u, x, w)), strict=True))
+    rows = list(zip(*(tensor.unbind() for tensor in (z, p, u, x, w)), strict=True))
 
     @torch.no_grad()
     def sweep():
@@ -321,7 +321,7 @@ def train(given, x, y):
     if given.units:
         return boltzmann(given, x, y), None
     model, x = built(given, x)
-    model, x, y = [each.to(given.device) for each in (model, x, y)]
+    model, x, y = [moved.to(given.device) for moved in (model, x, y)]
     parameters = [p for p in model.parameters() if p.requires_grad]
     if given.loader_workers:
         return loading_step(model, given.loader_workers, y, parameters), None

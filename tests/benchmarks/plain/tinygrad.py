@@ -32,7 +32,7 @@ class LanguageModel:
             state, outputs = None, []
             for value in values:
                 state = tuple(
-                    each.contiguous().contiguous_backward() for each in cell(value, state)
+                    part.contiguous().contiguous_backward() for part in cell(value, state)
                 )
                 outputs.append(state[0])
             values = outputs
@@ -42,8 +42,8 @@ class LanguageModel:
 def train(given, x, y):
     model = given.build(LanguageModel, FullyConnected)
     x, y = [
-        Tensor(each.astype(np.int32) if each.dtype.kind == "i" else each).realize()
-        for each in (x, y)
+        Tensor(tensor.astype(np.int32) if tensor.dtype.kind == "i" else tensor).realize()
+        for tensor in (x, y)
     ]
     optimizer = nn.optim.SGD(nn.state.get_parameters(model), lr=0.01)
 

@@ -20,7 +20,7 @@ from dlbench.reports.results.comparison import (
     compare_runs,
     compare_sides,
 )
-from dlbench.reports.results.flags import CONTENDED, FAILED_LAUNCHES
+from dlbench.reports.results.flag_kinds import CONTENDED, FAILED_LAUNCHES
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.outcome import Outcome
 from dlbench.reports.results.record import BASELINE, CANDIDATE, IMPORTED, Record
@@ -115,9 +115,9 @@ def test_a_slower_tail_fails_a_gate_though_the_usual_step_is_not_slower() -> Non
     tail = only(comparison).tail
     assert tail is not None
     assert tail.value == pytest.approx(1.5, rel=0.05)
-    said = " ".join(TERMINAL(comparison).split())
-    assert "but the slowest tenth of the steps is" in said
-    assert "p 1.5e-05" in said
+    output = " ".join(TERMINAL(comparison).split())
+    assert "but the slowest tenth of the steps is" in output
+    assert "p 1.5e-05" in output
     assert json.loads(JSON(comparison))["cells"][0]["tail"]["low"] > 1.3
     assert only(of_tails(1.0, 6)).verdict is Verdict.NO_REGRESSION
     # Other comparisons have no looks, and only remark on it.
@@ -376,11 +376,11 @@ def test_a_candidate_that_computes_no_gradient_is_no_improvement(purpose: str) -
     comparison = compared(own_pairs(TRAINED, UNTRAINED), purpose)
     cell = only(comparison)
     assert cell.verdict is Verdict.DIFFERENT
-    said = (
+    text = (
         "the candidate computes something else: loss of step 2 1.9856 instead of 1.97401, off by "
         "5.9e-03"
     )
-    assert cell.judgement.sentence.startswith(said)
+    assert cell.judgement.sentence.startswith(text)
     assert cell.judgement.ratio.value == pytest.approx(0.52, rel=0.02)  # as evidence
     assert cell.loss_difference is not None
     assert cell.loss_difference.step == 2
@@ -487,12 +487,12 @@ def test_one_sided_cells_are_named_in_the_terminal_and_all_in_json() -> None:
     ]
     after = [*a_run("two", 1.0), *a_run("two", 1.5, network="renamed")]
     comparison = stored(before, after)
-    said = " ".join(TERMINAL(comparison).split())
-    assert "Only in the baseline: old00, mini-batch 64, torch eager, 1 thread." in said
-    assert said.count("Only in the baseline: ") == 10
-    assert "... and 3 more only in the baseline; --json shows all." in said
-    assert "Only in the candidate: renamed, mini-batch 64, torch eager, 1 thread." in said
-    assert said.endswith("13 only in the baseline; 1 only in the candidate.")
+    output = " ".join(TERMINAL(comparison).split())
+    assert "Only in the baseline: old00, mini-batch 64, torch eager, 1 thread." in output
+    assert output.count("Only in the baseline: ") == 10
+    assert "... and 3 more only in the baseline; --json shows all." in output
+    assert "Only in the candidate: renamed, mini-batch 64, torch eager, 1 thread." in output
+    assert output.endswith("13 only in the baseline; 1 only in the candidate.")
     only_in = json.loads(JSON(comparison))["only_in"]
     assert [cell["network"] for cell in only_in[BASELINE]] == [f"old{n:02}" for n in range(13)]
     assert [cell["network"] for cell in only_in[CANDIDATE]] == ["renamed"]
@@ -509,10 +509,10 @@ def test_another_interpreter_and_other_packages_are_said() -> None:
     ]
     comparison = stored(before, after)
     assert only(stored(before[:5], after[:5])).verdict is Verdict.REGRESSION
-    said = " ".join(TERMINAL(comparison).split())
+    output = " ".join(TERMINAL(comparison).split())
     assert (
         "The sides also differ in: interpreter CPython 3.11.7 -> CPython 3.13.1 (in 1 of 2 cells); "
-        "versions" in said
+        "versions" in output
     )
     first = json.loads(JSON(comparison))["differences"][0]
     assert first == {

@@ -15,7 +15,7 @@ from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.compare import annotations
 from dlbench.reports.compare import report as layout
 from dlbench.reports.results.comparison import CellComparison, Comparison, SideOfCell
-from dlbench.reports.results.flags import THREADS_EXCEEDED, Flag
+from dlbench.reports.results.flag_kinds import THREADS_EXCEEDED, Flag
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.statistics import Estimate
 from dlbench.reports.results.verdict import DEFAULT, Judgement, Verdict

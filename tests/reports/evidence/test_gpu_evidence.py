@@ -45,11 +45,11 @@ def telemetry(
     given otherwise."""
     at = [round(0.2 * turn, 4) for turn in range(151)]
     calm = {
-        "joules": [300.0 * each for each in at],
+        "joules": [300.0 * moment for moment in at],
         "watts": 300.0,
         "sm_mhz": 1980,
         "memory_mhz": 2619,
-        "temperature": [40 + each for each in at],
+        "temperature": [40 + moment for moment in at],
         "reasons": 0,
         "utilisation": 99,
         "memory_utilisation": 50,
@@ -179,7 +179,7 @@ WAITING = "the GPU worked 40% of the time; the host sets the pace"
 
 
 @pytest.mark.parametrize(
-    ("record", "said"),
+    ("record", "message"),
     [
         (
             starting(5.12e-6, 12000.4),
@@ -207,8 +207,8 @@ WAITING = "the GPU worked 40% of the time; the host sets the pace"
         ),
     ],
 )
-def test_flags_in_words(record: Record, said: str) -> None:
-    assert sentence(record) == said
+def test_flags_in_words(record: Record, message: str) -> None:
+    assert sentence(record) == message
 
 
 def test_errors_of_the_memory() -> None:
@@ -311,7 +311,7 @@ def test_the_launches_of_a_cell_together() -> None:
 
 def matrix_of(*records: Record) -> Any:
     return build_matrix(
-        Results(tuple(replace(each, launch=place) for place, each in enumerate(records)))
+        Results(tuple(replace(record, launch=place) for place, record in enumerate(records)))
     )
 
 

@@ -5,7 +5,7 @@ import factory_of_records as make
 import pytest
 
 from dlbench.adapters.protocol import SampleCounts
-from dlbench.reports.results.flags import MEMORY_STATES
+from dlbench.reports.results.flag_kinds import MEMORY_STATES
 from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.memory_evidence import observe_memory, states_between, states_within
 from dlbench.reports.results.quantities import QUANTITIES

@@ -7,7 +7,8 @@ import factory_of_records as make
 import pytest
 
 from dlbench.adapters.protocol import Status
-from dlbench.reports.results.flags import CONTENDED, KINDS, PARITY, Flag, cell_flags, record_flags
+from dlbench.reports.results.flag_kinds import CONTENDED, KINDS, PARITY, Flag
+from dlbench.reports.results.flags import cell_flags, record_flags
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.outcome import Outcome
 

@@ -229,16 +229,16 @@ def history_of(cells: int, changed: tuple[int, ...] = (), of_gate: bool = False)
 def test_an_svg_names_cells_changes_and_units(tmp_path):
     history = history_of(3, changed=(1,), of_gate=True)
     (written,) = history_to_picture(history, tmp_path / "history.svg")
-    said = texts(written)
-    assert sum("fcn5, mini-batch 64, torch eager" in text for text in said) == 3
-    (change,) = [text for text in said if "▲" in text]
+    output = texts(written)
+    assert sum("fcn5, mini-batch 64, torch eager" in text for text in output) == 3
+    (change,) = [text for text in output if "▲" in text]
     assert "2026-01-16" in change
     assert f"{history.changes[0][1].percent[0]:+.1f} %" in change
-    assert said.count("candidate / baseline") == 3
-    assert any("night (UTC)" in text for text in said)
-    assert any("A machine, 2 CPUs" in text for text in said)
+    assert output.count("candidate / baseline") == 3
+    assert any("night (UTC)" in text for text in output)
+    assert any("A machine, 2 CPUs" in text for text in output)
     # The panel with the change comes first.
-    assert "2 threads" in next(text for text in said if "mini-batch" in text)
+    assert "2 threads" in next(text for text in output if "mini-batch" in text)
     assert "seconds" in texts(history_to_picture(history_of(1), tmp_path / "absolute.svg")[0])
 
 
@@ -306,10 +306,10 @@ def test_a_drift_is_in_every_format():
     text = " ".join(history_to_terminal(history).split())
     assert "Slow drifts: many small changes in one direction" in text
     assert "No change point of 2.5 %." in text
-    said = history_to_markdown(history).replace("\\", "")
-    assert "slowly slower: +2" in said
-    assert "about 1.0 % a night, absolute, adjusted p" in said
-    assert "5 % of absolute times, which drift with their machine" in said
+    output = history_to_markdown(history).replace("\\", "")
+    assert "slowly slower: +2" in output
+    assert "about 1.0 % a night, absolute, adjusted p" in output
+    assert "5 % of absolute times, which drift with their machine" in output
     (cell,) = json.loads(history_to_json(history))["cells"]
     assert cell["changes"] == []
     assert cell["drift"]["direction"] == "slower"

@@ -65,11 +65,11 @@ def test_one_that_ignores_the_quota_is_told_what_to_set() -> None:
     (row,) = analyse(*IGNORES).rows
     assert (row.threads, row.unlimited, row.sees_quota, row.best, row.cpus) == (2, 2, False, 1, 1)
     assert row.throttled == 0.75
-    said = advice(row)
-    assert said.startswith(
+    output = advice(row)
+    assert output.startswith(
         "torch eager takes 2 threads under a CPU quota of 1: a step takes 1.31x ("
     )
-    assert said.endswith("as long as with 1. Set OMP_NUM_THREADS=1.")
+    assert output.endswith("as long as with 1. Set OMP_NUM_THREADS=1.")
     assert "takes 1.31x" in headline(analyse(*IGNORES))[0]
 
 

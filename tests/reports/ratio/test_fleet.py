@@ -18,7 +18,7 @@ from dlbench.reports.ratio.fleet import NONE, NOTHING, REPORT
 from dlbench.reports.ratio.nodes import Kind, NodeSeen, contrasts
 from dlbench.reports.report import ReportOptions, ReportSource
 from dlbench.reports.results.errors import ReportError
-from dlbench.reports.results.flags import SHARED_NODE
+from dlbench.reports.results.flag_kinds import SHARED_NODE
 from dlbench.reports.results.hosts import Host, Node
 from dlbench.reports.results.results import Narrowing, Results
 from dlbench.reports.results.statistics import SIGNIFICANCE, RatioVerdict, summarise

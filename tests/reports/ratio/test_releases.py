@@ -121,9 +121,11 @@ def test_what_else_changed_leaves_out_the_framework_itself_and_begins_with_what_
         ("absl-py", None, "2.0"),
         ("opt-einsum", None, "3.4"),
     ]
-    said = " ".join(FORMATS["terminal"](shown).split())
-    assert "0.5.0 takes 1.10x" in said
-    assert "the time of 0.4.30; also changed: numpy 2.0.0 -> 2.1.0; absl-py 2.0 was added;" in said
+    output = " ".join(FORMATS["terminal"](shown).split())
+    assert "0.5.0 takes 1.10x" in output
+    assert (
+        "the time of 0.4.30; also changed: numpy 2.0.0 -> 2.1.0; absl-py 2.0 was added;" in output
+    )
 
 
 def test_a_newer_run_takes_the_place_of_an_older_one_and_other_runs_are_no_releases() -> None:
@@ -167,10 +169,10 @@ def test_a_release_that_computes_something_else_is_named_so_and_not_called_faste
     (line,) = headline(shown)
     assert "0.2.1 computes something else than 0.1.1;" in line
     assert "faster" not in line
-    said = " ".join(FORMATS["terminal"](shown).split())
+    output = " ".join(FORMATS["terminal"](shown).split())
     assert (
         "than 0.1.1 (loss of step 2 1.9856 instead of 1.97, off by 7.9e-03 (tolerance 1e-03))"
-        in said
+        in output
     )
     row = json.loads(FORMATS["json"](shown))["rows"][1]
     assert row["change"] == "different"

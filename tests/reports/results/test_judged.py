@@ -60,10 +60,15 @@ def by_quantity(found: Comparison) -> dict[str, CellComparison]:
 
 
 def test_identical_code_passes_in_every_quantity() -> None:
-    found = judged(sides(4, {}))
-    assert [cell.quantity for cell in found.cells] == ["time", "memory", "first_step", "faults"]
-    assert {cell.verdict for cell in found.cells} == {Verdict.NO_REGRESSION}
-    assert gate_outcome(found).line == "gate passed: no regression in 4 judgements"
+    judgements = judged(sides(4, {}))
+    assert [cell.quantity for cell in judgements.cells] == [
+        "time",
+        "memory",
+        "first_step",
+        "faults",
+    ]
+    assert {cell.verdict for cell in judgements.cells} == {Verdict.NO_REGRESSION}
+    assert gate_outcome(judgements).line == "gate passed: no regression in 4 judgements"
 
 
 @pytest.mark.parametrize(
@@ -77,41 +82,43 @@ def test_identical_code_passes_in_every_quantity() -> None:
 def test_a_rise_of_one_quantity_fails_the_gate_and_is_named(
     quantity: str, change: dict[str, object]
 ) -> None:
-    found = judged(sides(14, change))
-    verdicts = {name: cell.verdict for name, cell in by_quantity(found).items()}
+    judgements = judged(sides(14, change))
+    verdicts = {name: cell.verdict for name, cell in by_quantity(judgements).items()}
     assert verdicts.pop(quantity) is Verdict.REGRESSION
     assert set(verdicts.values()) == {Verdict.NO_REGRESSION}
-    assert gate_outcome(found).line == "gate failed: 1 of 4 judgements is worse than the baseline"
-    content = json.loads(exporter("compare", "json")(found))
-    assert [each["quantity"] for each in content["cells"] if each["finding"] == "REGRESSION"] == [
+    assert (
+        gate_outcome(judgements).line == "gate failed: 1 of 4 judgements is worse than the baseline"
+    )
+    content = json.loads(exporter("compare", "json")(judgements))
+    assert [cell["quantity"] for cell in content["cells"] if cell["finding"] == "REGRESSION"] == [
         quantity
     ]
-    text = " ".join(exporter("compare", "terminal")(found).split())
+    text = " ".join(exporter("compare", "terminal")(judgements).split())
     assert f": {quantity}" in text
     assert "% more" in text
     assert "1 cell, 4 judgements: 1 REGRESSION, 3 no regression" in text
 
 
 def test_less_memory_is_an_improvement_that_fails_nothing() -> None:
-    found = judged(sides(14, {"peak_memory_bytes": 900_000_000}))
-    assert by_quantity(found)["memory"].verdict is Verdict.IMPROVEMENT
-    assert gate_outcome(found).outcome == "passed"
+    judgements = judged(sides(14, {"peak_memory_bytes": 900_000_000}))
+    assert by_quantity(judgements)["memory"].verdict is Verdict.IMPROVEMENT
+    assert gate_outcome(judgements).outcome == "passed"
 
 
 def test_programs_that_disturb_times_disturb_no_count() -> None:
     records = sides(14, {"peak_memory_bytes": 1_060_000_000}, {"contention": DISTURBED})
     assert pairs_of(records, HOST)[0] == ((), ())
     assert len(pairs_of(records, HOST, "memory")[0][0]) == 14
-    found = by_quantity(judged(records))
-    assert found["time"].verdict is Verdict.CONTENDED
-    assert found["memory"].verdict is Verdict.REGRESSION
+    result = by_quantity(judged(records))
+    assert result["time"].verdict is Verdict.CONTENDED
+    assert result["memory"].verdict is Verdict.REGRESSION
 
 
 def test_a_quantity_that_was_not_measured_is_a_hole_and_the_others_are_judged() -> None:
-    found = by_quantity(judged(sides(4, {}, {"sample_counts": None})))
-    assert found["faults"].verdict is Verdict.HOLE
-    assert "page faults a step was not measured" in found["faults"].judgement.sentence
-    assert found["memory"].verdict is Verdict.NO_REGRESSION
+    result = by_quantity(judged(sides(4, {}, {"sample_counts": None})))
+    assert result["faults"].verdict is Verdict.HOLE
+    assert "page faults a step was not measured" in result["faults"].judgement.sentence
+    assert result["memory"].verdict is Verdict.NO_REGRESSION
 
 
 def test_a_side_that_fails_is_said_once() -> None:

@@ -79,9 +79,9 @@ def test_in_identical_code_nothing_is_named(of_launch: float) -> None:
 )
 def test_the_operator_that_takes_longer_is_named_and_no_other(name: str, times: float) -> None:
     rng = np.random.default_rng(6)
-    found = [sides(rng, 0.01, 3, {name: times}) for _ in range(100)]
-    assert sum([each.name for each in difference.named] == [name] for difference in found) >= 90
-    assert np.mean([each.named[0].share for each in found if each.named]) == pytest.approx(
+    results = [sides(rng, 0.01, 3, {name: times}) for _ in range(100)]
+    assert sum([each.name for each in difference.named] == [name] for difference in results) >= 90
+    assert np.mean([result.named[0].share for result in results if result.named]) == pytest.approx(
         1.0, abs=0.1
     )
 
@@ -89,8 +89,8 @@ def test_the_operator_that_takes_longer_is_named_and_no_other(name: str, times: 
 def test_an_operator_of_the_candidate_alone_is_named_with_its_time() -> None:
     records = [launch(BASELINE, {"mm": 0.5}, number, 0.6) for number in (0, 1)]
     records += [launch(CANDIDATE, {"mm": 0.5, "copy": 0.2}, number, 0.8) for number in (0, 1)]
-    found = step_difference(cell(), records)
-    assert found.sentence == (
+    difference = step_difference(cell(), records)
+    assert difference.sentence == (
         "The difference lies in copy (200 ms a step, not in the baseline, all of the difference)."
     )
 
@@ -101,9 +101,9 @@ def test_an_operator_with_a_small_part_of_the_difference_is_not_named_however_cl
     ]
     slower = {"mm": 1.5, "copy": 0.26, "add": 0.1}
     records += [launch(CANDIDATE, slower, number, 1.86) for number in (0, 1)]
-    found = {each.name: each for each in step_difference(cell(), records).operators}
-    assert all(abs(found[name].errors) > CLEAR for name in slower)
-    assert [name for name in slower if found[name].named] == ["mm"]
+    results = {operator.name: operator for operator in step_difference(cell(), records).operators}
+    assert all(abs(results[name].errors) > CLEAR for name in slower)
+    assert [name for name in slower if results[name].named] == ["mm"]
 
 
 def test_where_a_compiler_gives_other_names_the_kinds_are_compared() -> None:
@@ -111,8 +111,8 @@ def test_where_a_compiler_gives_other_names_the_kinds_are_compared() -> None:
     records = [launch(BASELINE, {"mm": 0.5, "fusion": 0.2}, number, 0.7) for number in (0, 1)]
     slower = {"mm": 0.5, "fusion.1": 0.5}
     records += [launch(CANDIDATE, slower, number, 1.0) for number in (0, 1)]
-    found = step_difference(cell(), records)
-    named = {each.name: each for each in found.kinds if each.named}
+    difference = step_difference(cell(), records)
+    named = {kind.name: kind for kind in difference.kinds if kind.named}
     assert set(named) == {FUSED}
     assert named[FUSED].share == pytest.approx(1.0)
 
@@ -130,10 +130,10 @@ def test_a_difference_that_no_operator_explains_is_said_to_be_so_with_what_else_
         for number in (0, 1)
         for side in (BASELINE, CANDIDATE)
     ]
-    found = step_difference(cell(), records)
-    assert [each.name for each in found.named] == [OUTSIDE]
-    assert found.sentence.startswith("The difference lies outside operators")
-    assert found.circumstances[0] == "page faults a step: 10.0 in the baseline, 4000."
+    difference = step_difference(cell(), records)
+    assert [each.name for each in difference.named] == [OUTSIDE]
+    assert difference.sentence.startswith("The difference lies outside operators")
+    assert difference.circumstances[0] == "page faults a step: 10.0 in the baseline, 4000."
 
 
 def test_a_faster_candidate_has_its_faster_operator_named() -> None:
@@ -162,12 +162,12 @@ def test_profilers_that_cannot_be_compared_give_the_reason() -> None:
 
 def test_each_cell_has_its_own_difference_and_every_format_can_be_written() -> None:
     records = [launch(side, SECONDS, number) for number in (0, 1) for side in (BASELINE, CANDIDATE)]
-    others = [replace(each, cell=cell(threads=2)) for each in records]
+    others = [replace(record, cell=cell(threads=2)) for record in records]
     found = step_differences([*records, *others])
     assert [each.cell for each in found] == [cell(), cell(threads=2)]
     to_json, to_terminal = exporter("operators", "json"), exporter("operators", "terminal")
     content = json.loads(to_json(found[0]))
-    assert {each["name"] for each in content["operators"]} == {*SECONDS, OUTSIDE}
+    assert {operator["name"] for operator in content["operators"]} == {*SECONDS, OUTSIDE}
     assert "neither the step nor any of its operators differs" in " ".join(
         to_terminal(found[0]).split()
     )
@@ -177,20 +177,20 @@ def test_where_the_step_does_not_differ_an_operator_must_be_called_more_often() 
     """A convolution of PyTorch was 16 % faster in two pairs of identical code by chance."""
 
     def pair(number: int, calls: float) -> list[Record]:
-        found = []
+        results = []
         for side, seconds, of_side in ((BASELINE, 0.10, 3.0), (CANDIDATE, 0.13, calls)):
             operators = [
                 Operator("copy", MEMORY, False, seconds, of_side),
                 Operator("mm", MATRIX, False, 0.6, 3.0),
             ]
             profile = Profile("a profiler", 5, 1.0, operators)
-            found.append(
+            results.append(
                 replace(launch(side, SECONDS, number), outcome=outcome([1.0] * 3, profile=profile))
             )
-        return found
+        return results
 
     by_time = step_difference(cell(), [*pair(0, 3.0), *pair(1, 3.0)])
     by_calls = step_difference(cell(), [*pair(0, 4.0), *pair(1, 4.0)])
     assert not by_time.differs
-    assert "copy" not in [each.name for each in by_time.operators if each.named]
-    assert "copy" in [each.name for each in by_calls.operators if each.named]
+    assert "copy" not in [operator.name for operator in by_time.operators if operator.named]
+    assert "copy" in [operator.name for operator in by_calls.operators if operator.named]

@@ -62,10 +62,10 @@ def test_the_probability_of_each_place_is_the_sum_over_all_sizes_and_scales(draw
         likelihood(evidence, lambda place: 0.0, scale) for scale in grid.scales
     )
     sums = search.sums(evidence, range(1, count + 1), grid)
-    found = search.posterior(*sums, grid, np.full(count, 1 / count))
+    posterior = search.posterior(*sums, grid, np.full(count, 1 / count))
     total = sum(by_place) + absent
-    assert found.places == pytest.approx(np.array(by_place) / total, rel=1e-6, abs=1e-12)
-    assert found.absent == pytest.approx(absent / total, rel=1e-6, abs=1e-12)
+    assert posterior.places == pytest.approx(np.array(by_place) / total, rel=1e-6, abs=1e-12)
+    assert posterior.absent == pytest.approx(absent / total, rel=1e-6, abs=1e-12)
 
 
 @given(evidences(most=4))
@@ -135,10 +135,10 @@ def assessment(shares):
 
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=8), st.floats(0.5, 0.999))
 def test_the_range_is_the_fewest_neighbours_that_are_probable_enough(shares, confidence):
-    found = assessment(shares)
-    first, last = found.range(confidence)
-    assert sum(found.places[first : last + 1]) >= confidence - 1e-9
-    shorter = [sum(found.places[start : start + last - first]) for start in range(len(shares))]
+    verdict = assessment(shares)
+    first, last = verdict.range(confidence)
+    assert sum(verdict.places[first : last + 1]) >= confidence - 1e-9
+    shorter = [sum(verdict.places[start : start + last - first]) for start in range(len(shares))]
     assert max(shorter, default=0.0) < confidence + 1e-9
 
 
@@ -147,9 +147,9 @@ def test_the_next_candidate_splits_the_posterior_most_evenly_or_nearly_so_withou
     shares, measured
 ):
     assume(sum(shares) > 0)
-    found = assessment(shares)
-    chosen = found.following(measured)
-    reached = np.cumsum(found.places)[:-1]
+    verdict = assessment(shares)
+    chosen = verdict.following(measured)
+    reached = np.cumsum(verdict.places)[:-1]
     informative = reached * (1 - reached)
     assert chosen < len(shares)  # nothing is to be learnt from the bad end
     assert informative[chosen - 1] >= search.BUILT * informative.max() - 1e-12

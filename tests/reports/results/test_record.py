@@ -34,7 +34,7 @@ KNOWN: dict[Any, st.SearchStrategy[Any]] = {
 def of(kind: Any) -> st.SearchStrategy[Any]:
     """Whatever a field of this type may hold, all the way down."""
     if kind not in KNOWN:
-        inner = [of(each) for each in get_args(kind) if each is not Ellipsis]
+        inner = [of(part) for part in get_args(kind) if part is not Ellipsis]
         if get_origin(kind) in (Union, UnionType):
             KNOWN[kind] = st.one_of(inner)
         elif get_origin(kind) in (list, tuple):
@@ -43,7 +43,7 @@ def of(kind: Any) -> st.SearchStrategy[Any]:
             KNOWN[kind] = st.dictionaries(*inner, max_size=3)
         else:
             KNOWN[kind] = st.builds(
-                kind, **{name: of(each) for name, each in get_type_hints(kind).items()}
+                kind, **{name: of(type_hint) for name, type_hint in get_type_hints(kind).items()}
             )
     return KNOWN[kind]
 

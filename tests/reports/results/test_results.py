@@ -141,17 +141,17 @@ def test_of_each_cell_the_newest_run_counts(
         for store, records in zip(opened, stores, strict=True):
             for record in records:
                 store.append(record)
-        found = Results.newest(opened, run, suite, machine, all_runs)
+        results = Results.newest(opened, run, suite, machine, all_runs)
         everything = Results.of(opened, run, suite, machine)
     finally:
         for store in opened:
             store.close()
-    keys = [(r.run, r.launch, r.attempt, r.machine, r.cell, r.started) for r in found.records]
+    keys = [(r.run, r.launch, r.attempt, r.machine, r.cell, r.started) for r in results.records]
     assert len(keys) == len(set(keys))
     assert set(keys) == counting(stores, run, suite, machine, all_runs)
-    assert list(found.hosts) == list(everything.hosts)
-    assert found.comparisons == everything.comparisons
-    matrix = build_matrix(found)
+    assert list(results.hosts) == list(everything.hosts)
+    assert results.comparisons == everything.comparisons
+    matrix = build_matrix(results)
     assert {(cell.machine, cell.cell) for cell in matrix.cells.values()} == {
         (machine, cell._replace(adapter="")) for *_, machine, cell, _ in keys
     }

@@ -84,10 +84,10 @@ def some_records() -> list[Record]:
             "blas": text,
             text: text,
         }
-        said = make.outcome(
+        output = make.outcome(
             software=software, parity=make.parity("disagrees", text), status=Status.PARITY_FAILED
         )
-        records.append(make.record(framework=f"f{number}", threads=4, result=said))
+        records.append(make.record(framework=f"f{number}", threads=4, result=output))
     return records
 
 
@@ -105,19 +105,19 @@ def sources() -> list[ReportSource]:
     names = [make.MACHINE, "m-two", *HOSTILE]
     hosts = {text: Host(text, text, 2, 2, 2.0, ((text, text),)) for text in names}
     runs = [(make.run(id=text, suite=text, machine=text), 1) for text in HOSTILE]
-    found = [
+    results = [
         Results(tuple(records), hosts, comparisons=HOSTILE, displaced=HOSTILE)
         for records in (some_records(), of_many_machines())
     ]
-    return [ReportSource(lambda each=each: each, lambda: runs) for each in found]
+    return [ReportSource(lambda result=result: result, lambda: runs) for result in results]
 
 
 @pytest.mark.parametrize("report", MADE, ids=lambda report: report.name)
 def test_no_name_and_no_reason_does_anything(report: Any) -> None:
     for source in sources():
-        found = report.analyse(source)
+        content = report.analyse(source)
         for form in FORMATS:
-            text = export(report, found, ReportOptions(), form)
+            text = export(report, content, ReportOptions(), form)
             CHECKS[form](text)
             assert len(max(text.split("\n"), key=len)) < 50_000 or form in ("csv", "json")
             if report.name == "matrix" and form == "json":
@@ -143,13 +143,13 @@ def test_somebody_elses_store_is_shown_and_does_nothing(
 ) -> None:
     source = source_of(hostile_store(tmp_path, name, turn))
     for report in MADE:
-        found = report.analyse(source)
+        content = report.analyse(source)
         for form in FORMATS:
-            CHECKS[form](export(report, found, ReportOptions(), form))
+            CHECKS[form](export(report, content, ReportOptions(), form))
         if report.draw is not None and report.name in DRAWN.get(name, ()):
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                for drawn in report.draw(found, tmp_path / "drawn.svg", ReportOptions()):
+                for drawn in report.draw(content, tmp_path / "drawn.svg", ReportOptions()):
                     check_svg(drawn)
 
 

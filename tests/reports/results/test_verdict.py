@@ -103,8 +103,8 @@ def test_the_smallest_effect_is_found_as_often_as_it_says(deviation: float, coun
         a, b = np.exp(rng.normal(0, deviation, (2, count)))
         return judge(a, ratio * b)
 
-    said = [one(1.0).smallest_effect for _ in range(100)]
-    effect = float(np.median([value for value in said if value is not None]))
+    lines = [one(1.0).smallest_effect for _ in range(100)]
+    effect = float(np.median([value for value in lines if value is not None]))
     hits = sum(one(1 + effect).verdict is Verdict.REGRESSION for _ in range(simulations))
     assert POWER - 0.08 <= hits / simulations <= POWER + 0.08
 
@@ -123,15 +123,15 @@ def judgement(p: float | None) -> Judgement:
 @given(p_values)
 def test_adjusted_p_is_that_of_benjamini_and_hochberg(values: list[float | None]) -> None:
     adjusted = adjust([judgement(p) for p in values])
-    known = [min(1.0, 2 * p) for p in values if p is not None]
+    results = [min(1.0, 2 * p) for p in values if p is not None]
     assert [judged.adjusted_p is None for judged in adjusted] == [p is None for p in values]
     ours = [judged.adjusted_p for judged in adjusted if judged.adjusted_p is not None]
     # The definition: the smallest rate at which a step-up procedure rejects.
-    size = len(known)
-    for p, value in zip(known, ours, strict=True):
+    size = len(results)
+    for p, value in zip(results, ours, strict=True):
         reached = [
-            size * other / sum(doubled <= other for doubled in known)
-            for other in known
+            size * other / sum(doubled <= other for doubled in results)
+            for other in results
             if other >= p
         ]
         assert value == pytest.approx(min(1.0, *reached))

@@ -59,7 +59,7 @@ def test_a_file_with_a_comma_in_its_name_is_one_file(command, files):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("compare", "a1.json"), "has one side only"),
         (("compare", "a1.json", "nope.json"), "There is no file nope.json."),
@@ -73,14 +73,14 @@ def test_a_file_with_a_comma_in_its_name_is_one_file(command, files):
         (("compare", "nothing.json", "b1.json"), "it is empty"),
     ],
 )
-def test_files_that_cannot_be_compared_are_refused_in_one_line(command, files, words, said):
+def test_files_that_cannot_be_compared_are_refused_in_one_line(command, files, words, message):
     Path("notes.json").write_text('{"notes": 1}')
     Path("wide.json").write_text(Path("a1.json").read_text(), encoding="utf-16")
     Path("packed.json.gz").write_bytes(gzip.compress(Path("a1.json").read_bytes()))
     Path("nothing.json").touch()
     content = json.loads(Path("a1.json").read_text())
     Path("empty.json").write_text(json.dumps({**content, "benchmarks": []}))
-    assert said in refusal(command, *words)
+    assert message in refusal(command, *words)
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_export_takes_the_words_for_runs_that_reports_take(command, form):
         ("previous", "20261101-a"),
         ("20261101", "20261101-a"),
     ):
-        code, shown, said = command("export", "--run", word, "--format", form)
-        assert code == 0, said
+        code, shown, errors = command("export", "--run", word, "--format", form)
+        assert code == 0, errors
         assert meant in shown
         assert ({"20261101-a", "20261102-b"} - {meant}).pop() not in shown
 
@@ -150,8 +150,8 @@ def test_runs_without_a_shared_cell_are_answered_with_runs_that_share_one(comman
 
 def test_a_store_holds_each_measurement_once_whichever_files_it_comes_with(command, files):
     assert command("import", "a1.json", "a2.json", "a3.json")[0] == 0
-    said = refusal(command, "import", "--one-run", "a1.json", "a2.json", "a3.json")
-    assert "holds these measurements already" in said
+    output = refusal(command, "import", "--one-run", "a1.json", "a2.json", "a3.json")
+    assert "holds these measurements already" in output
     assert command("import", "b1.json")[0] == 0
 
 
@@ -179,10 +179,10 @@ def test_what_a_store_holds_is_not_imported_again(command, files):
     assert "holds these measurements already" in refusal(command, "import", "part.json")
     content["benchmarks"].append({**left, "fullname": "test_it.py::test_new"})
     Path("more.json").write_text(json.dumps(content))
-    code, _, said = command("import", "more.json")
+    code, _, errors = command("import", "more.json")
     assert code == 0
-    assert "1 record left out, whose measurements dlbench.sqlite holds already" in said
-    assert "1 record into dlbench.sqlite" in said
+    assert "1 record left out, whose measurements dlbench.sqlite holds already" in errors
+    assert "1 record into dlbench.sqlite" in errors
 
 
 def test_reports_say_why_imports_have_no_items_per_second(command, files):

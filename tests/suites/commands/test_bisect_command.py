@@ -89,19 +89,19 @@ def records():
 
 @pytest.mark.parametrize("place", [1, 4, 8])
 def test_the_first_slower_build_is_named_and_few_others_are_measured(builds, place):
-    code, said, complaints = builds(slower_from(place), "--write", "found.json")
+    code, output, complaints = builds(slower_from(place), "--write", "found.json")
     assert code == 1, complaints
-    assert f"The first slower build is v{place}, with probability " in " ".join(said.split())
-    assert max(len(line) for line in said.splitlines() if "`" not in line) <= 80
-    found = json.loads(Path("found.json").read_text())
-    assert (found["outcome"], found["suspects"], found["before"]) == (
+    assert f"The first slower build is v{place}, with probability " in " ".join(output.split())
+    assert max(len(line) for line in output.splitlines() if "`" not in line) <= 80
+    content = json.loads(Path("found.json").read_text())
+    assert (content["outcome"], content["suspects"], content["before"]) == (
         "found",
         [f"v{place}"],
         f"v{place - 1}",
     )
-    assert found["probability"] >= 0.95
-    assert found["slowdown"]["low"] < 1.08 < found["slowdown"]["high"]
-    assert found["pairs"] <= 30
+    assert content["probability"] >= 0.95
+    assert content["slowdown"]["low"] < 1.08 < content["slowdown"]["high"]
+    assert content["pairs"] <= 30
     runs, kept = records()
     assert [(run.purpose, run.finished is not None) for run in runs] == [("bisect", True)]
     assert len({record.cell.framework for record in kept}) <= 5
@@ -109,26 +109,26 @@ def test_the_first_slower_build_is_named_and_few_others_are_measured(builds, pla
 
 
 def test_a_slowdown_of_many_times_is_no_per_cents(builds):
-    code, said, complaints = builds(slower_from(4, 146.0))
+    code, output, complaints = builds(slower_from(4, 146.0))
     assert code == 1, complaints
     assert re.search(
-        r"A step takes 14[5-7] times as long \(14\d to 14\d\)\.", " ".join(said.split())
+        r"A step takes 14[5-7] times as long \(14\d to 14\d\)\.", " ".join(output.split())
     )
 
 
 def test_a_build_that_does_not_start_is_left_out_and_the_answer_says_what_it_may_be(builds):
     levels = slower_from(4)
     levels[4] = None
-    code, said, complaints = builds(levels, "--json")
+    code, output, complaints = builds(levels, "--json")
     assert code == 1, complaints
-    found = json.loads(said)
-    assert found["suspects"] == ["v4", "v5"]
-    (untested,) = [each for each in found["tried"] if each["problem"]]
+    content = json.loads(output)
+    assert content["suspects"] == ["v4", "v5"]
+    (untested,) = [attempt for attempt in content["tried"] if attempt["problem"]]
     assert untested["name"] == "v4"
     assert "is not a Python interpreter that starts" in untested["problem"]
-    assert "all but the last could not be tested" in found["sentence"]
+    assert "all but the last could not be tested" in content["sentence"]
     # The good end is not launched for it.
-    assert [each.outcome.status for each in records()[1] if each.cell.framework == "v4"] == [
+    assert [record.outcome.status for record in records()[1] if record.cell.framework == "v4"] == [
         Status.SKIPPED
     ]
 
@@ -139,19 +139,19 @@ def test_a_build_that_does_not_start_is_left_out_and_the_answer_says_what_it_may
 )
 def test_the_first_faster_build_is_named(builds, missing, answer, before):
     levels = [None if place in missing else 1.0 if place >= 5 else 1.08 for place in range(9)]
-    code, said, complaints = builds(levels, "--faster", "--json")
+    code, output, complaints = builds(levels, "--faster", "--json")
     assert code == 1, complaints
-    found = json.loads(said)
-    assert (found["outcome"], found["suspects"], found["before"]) == ("found", answer, before)
-    assert found["slowdown"]["low"] < 1.08 < found["slowdown"]["high"]
+    content = json.loads(output)
+    assert (content["outcome"], content["suspects"], content["before"]) == ("found", answer, before)
+    assert content["slowdown"]["low"] < 1.08 < content["slowdown"]["high"]
     assert (
         f"The first faster build is {' and '.join(answer) if not missing else 'one of'}"
-        in found["sentence"]
+        in content["sentence"]
     )
 
 
 @pytest.mark.parametrize(
-    ("levels", "code", "said"),
+    ("levels", "code", "message"),
     [
         ([1.0] * 9, 0, "No slowdown to bisect from v0 to v8: "),
         (slower_from(4, 0.9), 0, "v8 is not slower than v0, but faster: "),
@@ -159,10 +159,10 @@ def test_the_first_faster_build_is_named(builds, missing, answer, before):
         ([1.0, 1.0, *[1.06] * 5, 1.12, 1.12], 6, "contradict a single change"),
     ],
 )
-def test_no_change_and_several_changes_are_said_and_not_guessed(builds, levels, code, said):
+def test_no_change_and_several_changes_are_said_and_not_guessed(builds, levels, code, message):
     found, out, complaints = builds(levels)
     assert found == code, complaints
-    assert said in " ".join(out.split())
+    assert message in " ".join(out.split())
 
 
 @pytest.fixture
@@ -179,26 +179,26 @@ def own_builds(builds, machine, tmp_path):
 
 
 def test_a_bad_end_that_computes_something_else_is_no_slowdown(own_builds):
-    code, said, complaints = own_builds([1.9] * 8 + [1.8])
+    code, output, complaints = own_builds([1.9] * 8 + [1.8])
     assert code == 7, complaints
-    words = " ".join(said.split())
+    words = " ".join(output.split())
     assert (
         "v8 computes something else than v0, so their times are not compared: the candidate "
         "computes" in words
     )
     assert "loss of step 2 1.8 instead of 1.9, off by 5.3e-02" in words
     assert len(records()[1]) == 4  # two pairs show it
-    code, said, complaints = own_builds([1.9] * 8 + [1.8], "--allow-different")
+    code, output, complaints = own_builds([1.9] * 8 + [1.8], "--allow-different")
     assert code == 1, complaints
-    assert "The first slower build is v4" in " ".join(said.split())
+    assert "The first slower build is v4" in " ".join(output.split())
 
 
 def test_a_build_in_between_that_computes_something_else_is_left_out(own_builds):
-    code, said, complaints = own_builds([*[1.9] * 4, 1.8, *[1.9] * 4], "--json")
+    code, output, complaints = own_builds([*[1.9] * 4, 1.8, *[1.9] * 4], "--json")
     assert code == 1, complaints
-    found = json.loads(said)
-    assert found["suspects"] == ["v4", "v5"]
-    (untested,) = [each for each in found["tried"] if each["problem"]]
+    content = json.loads(output)
+    assert content["suspects"] == ["v4", "v5"]
+    (untested,) = [attempt for attempt in content["tried"] if attempt["problem"]]
     assert (untested["name"], untested["slower"]) == ("v4", None)
     assert untested["problem"].startswith(
         "it computes something else: loss of step 2 1.8 instead of 1.9"
@@ -207,9 +207,11 @@ def test_a_build_in_between_that_computes_something_else_is_left_out(own_builds)
 
 def test_a_bad_end_without_a_number_has_its_own_exit_code(builds, machine):
     machine.crashes = lambda request: place_of(request) == "v8"
-    code, said, complaints = builds(slower_from(4))
+    code, output, complaints = builds(slower_from(4))
     assert code == 5, complaints
-    assert "v8 cannot be compared with v0: candidate: crashed, signal 11" in " ".join(said.split())
+    assert "v8 cannot be compared with v0: candidate: crashed, signal 11" in " ".join(
+        output.split()
+    )
 
 
 def test_a_bisection_that_is_interrupted_goes_on_and_measures_nothing_twice(builds, machine):
@@ -222,20 +224,20 @@ def test_a_bisection_that_is_interrupted_goes_on_and_measures_nothing_twice(buil
     other, _, complaint = builds(slower_from(4), "--threshold", "4%", "--resume")
     assert other == 2
     assert "another --threshold" in complaint
-    code, said, complaints = builds(slower_from(4), "--resume")
+    code, output, complaints = builds(slower_from(4), "--resume")
     assert code == 1, complaints
-    assert "The first slower build is v4" in " ".join(said.split())
+    assert "The first slower build is v4" in " ".join(output.split())
     runs, after = records()
     assert len(runs) == 1
     assert after[: len(before)] == before
-    assert max(Counter((each.cell, each.launch, each.side) for each in after).values()) == 1
+    assert max(Counter((record.cell, record.launch, record.side) for record in after).values()) == 1
 
 
 def test_a_short_budget_leaves_it_undecided_and_names_the_range(builds, machine):
     machine.deviation = 0.03
-    code, said, complaints = builds(slower_from(4, 1.05), "--budget", "0.01s")
+    code, output, complaints = builds(slower_from(4, 1.05), "--budget", "0.01s")
     assert code == 6, complaints
-    assert "Undecided whether v8 is slower than v0 at all" in " ".join(said.split())
+    assert "Undecided whether v8 is slower than v0 at all" in " ".join(output.split())
     assert "The budget is spent. Resume: " in " ".join(complaints.split())
 
 
@@ -244,12 +246,12 @@ def test_a_bisection_is_no_run_to_compare(builds, command):
     code, _, complaint = command("compare", "latest")
     assert code == 2
     assert "is a bisection" in complaint
-    code, said, _ = command("report", "comparisons")
-    assert (code, "No comparison" in said) == (0, True)
+    code, output, _ = command("report", "comparisons")
+    assert (code, "No comparison" in output) == (0, True)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["null", "--python", "a=/x,b=/y"], "--network fcn5"),
         (
@@ -304,8 +306,8 @@ def test_a_bisection_is_no_run_to_compare(builds, command):
         ),
     ],
 )
-def test_a_wrong_word_costs_one_line(machine, command, words, said):
-    assert said in refusal(command, "bisect", *words)
+def test_a_wrong_word_costs_one_line(machine, command, words, message):
+    assert message in refusal(command, "bisect", *words)
 
 
 # Commits.
@@ -392,10 +394,10 @@ def test_the_first_slower_commit_is_named_and_the_repository_is_as_it_was(commit
     (commits.folder / "number").write_text("mine")
     (commits.folder / "new").touch()
     state = git(commits.folder, "status", "--porcelain"), git(commits.folder, "rev-parse", "HEAD")
-    code, said, complaints = commits.bisect("--build", "cp number built")
+    code, output, complaints = commits.bisect("--build", "cp number built")
     assert code == 1, complaints
     assert f"The first slower commit is {commits.digests[6][:10]} (change 6), with" in " ".join(
-        said.split()
+        output.split()
     )
     assert "Uncommitted changes are not measured" in " ".join(complaints.split())
     assert (
@@ -410,10 +412,10 @@ def test_the_first_faster_commit_is_named(commits, machine):
     level = machine.level
     machine.level = lambda request: 1.5 / level(request)
     ends = ("--good", "main", "--bad", commits.digests[0], "--faster")
-    code, said, complaints = commits.bisect("--build", "true", ends=ends)
+    code, output, complaints = commits.bisect("--build", "true", ends=ends)
     assert code == 1, complaints
     assert f"The first faster commit is {commits.digests[6][:10]} (change 6), with" in " ".join(
-        said.split()
+        output.split()
     )
 
 
@@ -429,11 +431,11 @@ def test_the_first_faster_commit_is_named(commits, machine):
     ],
 )
 def test_a_commit_that_cannot_be_built_is_left_out(commits, build, reason):
-    code, said, complaints = commits.bisect("--build", build, "--build-limit", "2s", "--json")
+    code, output, complaints = commits.bisect("--build", build, "--build-limit", "2s", "--json")
     assert code == 1, complaints
-    found = json.loads(said)
-    assert found["suspects"] == [each[:10] for each in commits.digests[5:7]]
-    assert reason in next(each["problem"] for each in found["tried"] if each["problem"])
+    content = json.loads(output)
+    assert content["suspects"] == [digest[:10] for digest in commits.digests[5:7]]
+    assert reason in next(attempt["problem"] for attempt in content["tried"] if attempt["problem"])
     assert worktrees(commits) == 1
 
 
@@ -456,11 +458,11 @@ def test_an_interrupted_bisection_keeps_what_is_built_for_resuming_and_the_next_
     assert commits.bisect(*build)[0] == 130
     assert worktrees(commits) > 1
     machine.ends_at = None
-    code, said, complaints = commits.bisect(*build, "--resume")
+    code, output, complaints = commits.bisect(*build, "--resume")
     assert code == 1, complaints
     built = log.read_text().split()
     assert len(built) == len(set(built)), "built twice"
-    assert "(change 6)" in said
+    assert "(change 6)" in output
     machine.ends_at = machine.launched + 10
     assert commits.bisect(*build)[0] == 130
     left = worktrees(commits)
@@ -471,7 +473,7 @@ def test_an_interrupted_bisection_keeps_what_is_built_for_resuming_and_the_next_
 
 
 @pytest.mark.parametrize(
-    ("good", "bad", "said"),
+    ("good", "bad", "message"),
     [
         ("main", "main~3", "Swap the two"),
         ("main", "main", "the same commit"),
@@ -480,10 +482,10 @@ def test_an_interrupted_bisection_keeps_what_is_built_for_resuming_and_the_next_
         ("--help", "main", "git finds no revision"),
     ],
 )
-def test_revisions_that_cannot_be_bisected_are_refused(commits, good, bad, said):
+def test_revisions_that_cannot_be_bisected_are_refused(commits, good, bad, message):
     git(commits.folder, "checkout", "-q", "-b", "side", "main~2")
     git(commits.folder, "commit", "-q", "--allow-empty", "-m", "aside")
-    assert said in refusal(partial(commits.bisect, ends=(f"--good={good}", f"--bad={bad}")))
+    assert message in refusal(partial(commits.bisect, ends=(f"--good={good}", f"--bad={bad}")))
 
 
 @pytest.mark.slow  # minutes of launches
@@ -524,7 +526,11 @@ def test_real_launches_of_real_commits_find_the_slower_one_although_it_was_kille
     after = kept()
     assert after[: len(before)] == before
     assert (
-        max(Counter((each.cell, each.launch, each.side, each.attempt) for each in after).values())
+        max(
+            Counter(
+                (record.cell, record.launch, record.side, record.attempt) for record in after
+            ).values()
+        )
         == 1
     )
     if done.returncode == 1:

@@ -88,7 +88,7 @@ def test_a_run_from_beginning_to_end(folder):
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "said"),
+    ("number", "code", "message"),
     [
         pytest.param(signal.SIGINT, 130, "Interrupted", id="Ctrl-C"),
         pytest.param(signal.SIGTERM, 143, "SIGTERM", id="SIGTERM", marks=pytest.mark.slow),
@@ -96,7 +96,7 @@ def test_a_run_from_beginning_to_end(folder):
         pytest.param(signal.SIGKILL, -9, None, id="kill -9", marks=pytest.mark.slow),
     ],
 )
-def test_a_run_that_was_ended_goes_on_with_exactly_what_is_missing(folder, number, code, said):
+def test_a_run_that_was_ended_goes_on_with_exactly_what_is_missing(folder, number, code, message):
     with running_command(folder, "run", "mine.toml") as process:
         wait_until(lambda: records_in(folder) or process.poll() is not None, "the first record")
         assert process.poll() is None, process.said()
@@ -108,8 +108,8 @@ def test_a_run_that_was_ended_goes_on_with_exactly_what_is_missing(folder, numbe
             wait_until(lambda guest=guest: gone(guest.pid), "the end of the guest")
     assert process.returncode == code
     assert "Traceback" not in errors
-    if said:
-        assert said in complaint(errors)
+    if message:
+        assert message in complaint(errors)
         assert "dlbench run mine.toml --resume" in complaint(errors)
     # Ctrl-C shows the result so far. The other signals come from programs.
     assert ("Seconds per mini-batch" in errors) == (number == signal.SIGINT)

@@ -93,8 +93,8 @@ def test_a_mini_batch_that_runs_out_of_memory_is_a_hole_larger_ones_are_not_trie
     words = ["--devices", "cuda:1", "--batch-sizes", "512,64,256", "--seed", "3"]
     code, out, errors = call(TWO, "run", "mine.toml", *words)
     assert code == 0, errors
-    found = [(r.cell.batch_size, r.outcome.status) for r in records_in(folder)]
-    assert found == [(64, Status.OK), (256, Status.OUT_OF_MEMORY), (512, Status.SKIPPED)]
+    results = [(r.cell.batch_size, r.outcome.status) for r in records_in(folder)]
+    assert results == [(64, Status.OK), (256, Status.OUT_OF_MEMORY), (512, Status.SKIPPED)]
     reasons = [record.outcome.reason for record in records_in(folder)]
     assert "256000000 bytes" in reasons[1]
     assert reasons[2] == "mini-batch 256 ran out of memory already"
@@ -117,9 +117,11 @@ class Losing(fake.FakeNvml):
         source, "run", "mine.toml", "--devices", "cuda:all", "--launches", "2", above=losing
     )
     assert code == 0, errors
-    found = Counter((r.cell.device, r.outcome.status, r.outcome.reason) for r in records_in(folder))
+    result = Counter(
+        (r.cell.device, r.outcome.status, r.outcome.reason) for r in records_in(folder)
+    )
     reason = f"cuda:0 ({A100}) does not answer: GPU 0: nvmlDeviceGetHandleByIndex: GPU is lost"
-    assert found == {("cuda:0", Status.SKIPPED, reason): 1, ("cuda:1", Status.OK, ""): 2}
+    assert result == {("cuda:0", Status.SKIPPED, reason): 1, ("cuda:1", Status.OK, ""): 2}
     assert reason in " ".join(out.split())
 
 
@@ -183,9 +185,9 @@ device_operator_seconds = 0.002
     assert code == 0, errors
     # Six operators of 2 ms in a step of 20 ms, of which the GPU works 5.
     assert "launch-bound, since starting 6 operators at" in " ".join(out.split())
-    found = {record.cell.device: record.outcome.device for record in records_in(folder)}
-    assert found["cpu"] is None
-    kept = found["cuda:1"].ceilings
+    results = {record.cell.device: record.outcome.device for record in records_in(folder)}
+    assert results["cpu"] is None
+    kept = results["cuda:1"].ceilings
     rates = {"copy": 4e12, "device_pinned": 5e10, "device_pageable": 2.5e10}
     for name, value in kept._asdict().items():
         (rate,) = [rate for part, rate in rates.items() if part in name] or [None]

@@ -64,12 +64,12 @@ def compare(command, tmp_path):
 )
 def test_the_exit_code_says_what_was_found(compare, after, losses, words, code, verdict) -> None:
     wide = () if verdict != "no regression" else ("--tolerance", "30%")
-    ended, said, complaints = compare(
+    ended, output, complaints = compare(
         own(1.0, "run-1", TRAINED), own(after, "run-2", losses), *words, *wide
     )
     assert ended == code, complaints
-    assert said.rstrip().endswith(f"1 cell: 1 {verdict}.")
-    assert max(map(len, said.splitlines())) <= 80
+    assert output.rstrip().endswith(f"1 cell: 1 {verdict}.")
+    assert max(map(len, output.splitlines())) <= 80
 
 
 def test_nothing_measured_on_both_sides_is_no_success_and_a_wrong_word_is_refused(
@@ -77,7 +77,7 @@ def test_nothing_measured_on_both_sides_is_no_success_and_a_wrong_word_is_refuse
 ) -> None:
     before = own(1.0, "run-1", TRAINED)
     skipped = Outcome(Status.SKIPPED, "no interpreter")
-    hole = [Record(**{**vars(each), "run": "run-2", "outcome": skipped}) for each in before]
+    hole = [Record(**{**vars(record), "run": "run-2", "outcome": skipped}) for record in before]
     assert compare(before, hole)[0] == 6
     code, _, complaint = command("compare", "run-1", "run-2", "--undecided", "maybe")
     assert (code, "Known: fail, pass" in complaint) == (2, True)
@@ -85,8 +85,8 @@ def test_nothing_measured_on_both_sides_is_no_success_and_a_wrong_word_is_refuse
 
 def test_other_work_is_compared_on_request_and_a_line_says_so(compare) -> None:
     given = own(1.0, "run-1", TRAINED), own(0.5, "run-2", UNTRAINED)
-    _, said, _ = compare(*given, "--allow-different", "--json")
-    content = json.loads(said)
+    _, output, _ = compare(*given, "--allow-different", "--json")
+    content = json.loads(output)
     assert content["rule"]["allow_different"] is True
     assert content["notes"][-1].startswith(
         "The candidate computes something else; compared all the same, as asked: "
@@ -122,9 +122,11 @@ def test_an_imported_regression_says_that_the_interpreter_differs_and_names_what
     for files in (saved(tmp_path, "a", 1.0), saved(tmp_path, "b", 1.5, newer)):
         code, _, complaints = command("import", "--one-run", *files, "--store", "imported.sqlite")
         assert code == 0, complaints
-    code, said, complaints = command("compare", "previous", "latest", "--store", "imported.sqlite")
+    code, output, complaints = command(
+        "compare", "previous", "latest", "--store", "imported.sqlite"
+    )
     assert code == 1, complaints
-    words = " ".join(said.split())
+    words = " ".join(output.split())
     assert "The sides also differ in: interpreter CPython 3.11.7 -> CPython 3.13.1." in words
     assert "Only in the candidate: test_f.py::test_renamed" in words
     assert words.endswith("1 cell: 1 REGRESSION; 1 only in the baseline; 1 only in the candidate.")

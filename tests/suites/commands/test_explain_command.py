@@ -102,16 +102,16 @@ batch_size = 48
 
 
 @pytest.mark.parametrize(
-    ("cell", "code", "said"),
+    ("cell", "code", "message"),
     [
         ("pretended:none/fcn5", 2, "Pretended's adapter has no profiler"),
         ("pretended:broken/fcn5", 2, "its profiler failed: RuntimeError: no room for a trace"),
         ("pretended:crashing/fcn5", 1, "no step was timed, crashed"),
     ],
 )
-def test_where_there_is_nothing_to_show_it_says_why(run, cell, code, said):
+def test_where_there_is_nothing_to_show_it_says_why(run, cell, code, message):
     done = run(cell)
     assert done.returncode == code, done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""

@@ -92,9 +92,9 @@ def test_files_of_plain_pytest_benchmark_are_reported_and_given_back(command):
             f"{number}.json",
         )
         assert command_server.call(words, Path.cwd(), alone, Path.cwd(), PATIENCE, "pytest") == 0
-    code, _, said = command("import", "1.json", "2.json", "--one-run", "--store", "s.sqlite")
+    code, _, errors = command("import", "1.json", "2.json", "--one-run", "--store", "s.sqlite")
     assert code == 0
-    assert "2 records" in said
+    assert "2 records" in errors
     code, matrix, _ = command("report", "matrix", "--store", "s.sqlite")
     assert code == 0
     assert "test_mine.py::test_sum" in matrix

@@ -84,7 +84,9 @@ def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> 
     assert stored.finished is not None
     assert stored.purpose == "gate"
     firsts = [
-        (each.launch, each.side) for each in records_in(folder / "my.sqlite") if each.attempt == 0
+        (record.launch, record.side)
+        for record in records_in(folder / "my.sqlite")
+        if record.attempt == 0
     ]
     assert len(firsts) == len(set(firsts)), "what was measured was measured again"
     assert len(records_in(folder / "my.sqlite")) > before
@@ -188,9 +190,9 @@ def test_neighbours_that_take_the_cpus_are_blamed_and_no_code_is(folder) -> None
     try:
         done = run_command(folder, "gate", "nightly.toml", "--same", "--threads", "1", "--json")
     finally:
-        for each in neighbours:
-            each.kill()
-            each.wait()
+        for neighbour in neighbours:
+            neighbour.kill()
+            neighbour.wait()
     assert done.returncode == 6, done.stderr
     report = json.loads(done.stdout)
     assert report["cells"][0]["verdict"] == "CONTENDED"
@@ -235,10 +237,12 @@ def test_a_gate_fails_where_the_candidate_no_longer_trains(folder) -> None:
         folder, *words, "--python", sys.executable, "--write", "junit.xml", "--write", "comment.md"
     )
     assert done.returncode == 7, done.stderr
-    said = " ".join(done.stdout.split())
-    assert "the candidate computes something else: loss of step 2 " in said
-    assert "gate failed: 1 of 1 cell is other work than the baseline" in said
-    assert len([each for each in records_in(folder) if each.attempt == 0]) == 4  # two pairs show it
+    output = " ".join(done.stdout.split())
+    assert "the candidate computes something else: loss of step 2 " in output
+    assert "gate failed: 1 of 1 cell is other work than the baseline" in output
+    assert (
+        len([record for record in records_in(folder) if record.attempt == 0]) == 4
+    )  # two pairs show it
     failure = ElementTree.parse(folder / "junit.xml").getroot().find(".//testcase/failure")
     assert failure is not None
     assert failure.get("type") == "DIFFERENT"

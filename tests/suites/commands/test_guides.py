@@ -77,9 +77,9 @@ def test_every_command_of_a_guide_is_accepted(guide, tmp_path, monkeypatch):
         if words[0] in options and words[0] != "--help":
             continue
         while words and hasattr(command, "commands") and words[0] != "--help":
-            found = command.get_command(context, words[0])
-            assert found is not None, f"{guide.name}: {line}"
-            command, words = found, words[1:]
+            named_command = command.get_command(context, words[0])
+            assert named_command is not None, f"{guide.name}: {line}"
+            command, words = named_command, words[1:]
         if words and words != ["--help"]:
             command.make_context("dlbench", words, parent=context)
 

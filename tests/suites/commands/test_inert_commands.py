@@ -80,7 +80,9 @@ def test_a_wrong_word_is_quoted_and_does_nothing(command: Command, words: tuple[
 
 
 def test_what_the_doctor_sees(capsys: pytest.CaptureFixture[str]) -> None:
-    show_findings(tuple(Finding("others", "Others", each, ALL, ALL, ALL, ALL) for each in Severity))
+    show_findings(
+        tuple(Finding("others", "Others", severity, ALL, ALL, ALL, ALL) for severity in Severity)
+    )
     check_seen(capsys.readouterr().out)
 
 

@@ -44,14 +44,14 @@ def store(command):
 def test_a_command_shows_the_named_benchmark_alone(command, store, words, name):
     code, shown, errors = command(*words, "--networks", name, "--json")
     assert code == 0, errors
-    found = json.loads(shown)
-    cells = found["cells"] if words[0] == "history" else found
-    assert {each["network"] for each in cells} == {name}
+    content = json.loads(shown)
+    cells = content["cells"] if words[0] == "history" else content
+    assert {cell["network"] for cell in cells} == {name}
 
 
 def test_a_list_of_names_with_commas(command, store):
     shown = json.loads(command("report", "matrix", "--networks", ",".join(TESTS[1:3]), "--json")[1])
-    assert {each["network"] for each in shown} == set(TESTS[1:3])
+    assert {cell["network"] for cell in shown} == set(TESTS[1:3])
 
 
 @pytest.mark.parametrize("words", [("report", "matrix"), ("history",)])

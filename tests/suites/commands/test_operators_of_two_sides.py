@@ -57,18 +57,20 @@ def test_a_slower_operator_is_named_against_another_file(command: Any) -> None:
         "--against",
         "fast.py",
     ]
-    code, said, complaints = command("explain", "slow", *words, "--json")
+    code, output, complaints = command("explain", "slow", *words, "--json")
     assert code == 0, complaints
-    found = json.loads(said)
-    assert found["named"][0] == "method 'sort' of 'numpy.ndarray' objects"
-    (sort,) = [each for each in found["operators"] if each["name"] == found["named"][0]]
+    content = json.loads(output)
+    assert content["named"][0] == "method 'sort' of 'numpy.ndarray' objects"
+    (sort,) = [
+        operator for operator in content["operators"] if operator["name"] == content["named"][0]
+    ]
     assert (sort["baseline_calls"], sort["candidate_calls"]) == (2.0, 6.0)
     # NumPy has no profiler, so Python's counts its functions.
     assert (
         "explains the step. By Python's own: The difference lies in method 'sort'"
-        in found["sentence"]
+        in content["sentence"]
     )
-    assert "2 -> 6 calls" in found["sentence"]
+    assert "2 -> 6 calls" in content["sentence"]
 
 
 @pytest.mark.usefixtures("steps")
@@ -90,12 +92,12 @@ def test_a_comparison_profiles_a_slower_cell_once_and_every_report_of_it_says_so
         "two.sqlite",
     ]
     words = ["--now", "--step", "slow.py", "--python", sys.executable, *words]
-    code, said, complaints = command(
+    code, output, complaints = command(
         "compare", *words, "--write", "comment.md", "--write", "junit.xml"
     )
     assert code == 1, complaints
     assert "profiling 1 slower cell on both sides" in complaints
-    assert "The difference lies in method 'sort'" in " ".join(said.split())
+    assert "The difference lies in method 'sort'" in " ".join(output.split())
     assert "The difference lies in method 'sort'" in Path("comment.md").read_text()
     assert "The difference lies in method" in Path("junit.xml").read_text()
     code, again, _ = command("report", "comparisons", "--store", "two.sqlite")
@@ -110,7 +112,7 @@ def test_a_comparison_profiles_a_slower_cell_once_and_every_report_of_it_says_so
 
 @pytest.mark.usefixtures("steps")
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "message"),
     [
         ("1.2.3", "name the framework whose release is meant, as in jax==1.2.3"),
         ("missing.py", "missing.py"),
@@ -118,10 +120,10 @@ def test_a_comparison_profiles_a_slower_cell_once_and_every_report_of_it_says_so
     ],
 )
 def test_a_baseline_that_cannot_be_is_refused_before_anything_is_launched(
-    command: Any, word: str, said: str
+    command: Any, word: str, message: str
 ) -> None:
     words = ["--step", "slow.py", "--python", sys.executable, "--threads", "1", "--against", word]
     code, _, complaints = command("explain", "slow", *words)
     assert code == 2
-    assert said in complaints
+    assert message in complaints
     assert "profiling" not in complaints

@@ -159,17 +159,17 @@ def test_a_run_whose_cells_all_fail_returns_the_reasons(folder):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"networks": "fcn9"}, "There is no network named 'fcn9'"),
         ({"thread": 1}, "There is no option named 'thread'. Did you mean 'threads'?"),
         ({"suite": "no.toml"}, "no.toml"),
     ],
 )
-def test_a_mistake_raises_the_line_that_the_command_says(folder, options, said, capsys):
+def test_a_mistake_raises_the_line_that_the_command_says(folder, options, message, capsys):
     with pytest.raises(dlbench.DlbenchError) as raised:
         dlbench.run(**{"suite": "mine.toml", **options})
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert not str(raised.value).startswith("dlbench: ")
     assert len(str(raised.value).splitlines()) == 1
 

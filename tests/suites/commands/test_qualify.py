@@ -44,14 +44,14 @@ def machine(tmp_path, monkeypatch):
 
 
 def test_a_quiet_machine_finds_the_known_slowdown_and_says_how_soon(machine, command, tmp_path):
-    code, said, complaints = command("gate", "mine.toml", "--qualify", "--order", "sequential")
+    code, output, complaints = command("gate", "mine.toml", "--qualify", "--order", "sequential")
     assert code == 0, complaints
-    said = " ".join(said.split())
-    assert "5% in 4.0 min with probability 100%" in said  # twelve pairs of two launches
+    output = " ".join(output.split())
+    assert "5% in 4.0 min with probability 100%" in output  # twelve pairs of two launches
     # Three pairs take a minute and six two; three are often enough for so small deviations.
-    (minutes,) = re.findall(r"identical code passes in ([0-9.]+) min", said)
+    (minutes,) = re.findall(r"identical code passes in ([0-9.]+) min", output)
     assert 1.0 <= float(minutes) < 2.0
-    assert "5% added work: found, 1.0" in said
+    assert "5% added work: found, 1.0" in output
     assert not list(tmp_path.glob("*.sqlite")), (
         "a slowdown put in would look like a regression of somebody's code"
     )
@@ -72,23 +72,23 @@ def test_where_the_known_slowdown_is_not_found_the_exit_code_says_so(
     machine, command, name, value, words
 ):
     setattr(machine, name, value)
-    code, said, complaints = command("gate", "mine.toml", "--qualify")
+    code, output, complaints = command("gate", "mine.toml", "--qualify")
     assert code == 6, complaints
-    assert words in " ".join(said.split())
-    assert "found, 1." not in said
+    assert words in " ".join(output.split())
+    assert "found, 1." not in output
 
 
 def test_a_budget_that_is_spent_before_the_first_look_is_said_and_proves_nothing(machine, command):
-    code, said, complaints = command("gate", "mine.toml", "--qualify", "--budget", "0.001s")
+    code, output, complaints = command("gate", "mine.toml", "--qualify", "--budget", "0.001s")
     assert code == 6, complaints
-    assert "not known: the budget was spent" in " ".join(said.split())
-    code, said, complaints = command("gate", "mine.toml", "--qualify", "--write", "report.md")
-    assert (code, said) == (2, "")
+    assert "not known: the budget was spent" in " ".join(output.split())
+    code, output, complaints = command("gate", "mine.toml", "--qualify", "--write", "report.md")
+    assert (code, output) == (2, "")
     assert "stores nothing" in complaints
 
 
 @given(st.floats(1e-4, 10.0))
 def test_products_take_as_long_as_they_should_and_are_no_larger_than_those_that_were_timed(seconds):
-    found = products_for(seconds, RATE)
-    assert seconds_of(found) == pytest.approx(seconds, rel=0.03)
-    assert int(found.partition("x")[2]) <= LARGEST_ORDER
+    products = products_for(seconds, RATE)
+    assert seconds_of(products) == pytest.approx(seconds, rel=0.03)
+    assert int(products.partition("x")[2]) <= LARGEST_ORDER

@@ -7,8 +7,8 @@ from dlbench.suites.errors import UsageError
 
 
 def test_quantities_are_read_with_their_thresholds() -> None:
-    found = judged_given("memory=3%,first_step=0.2")
-    assert found == {"judges_time": False, "further": (("memory", 0.03), ("first_step", 0.2))}
+    judgements = judged_given("memory=3%,first_step=0.2")
+    assert judgements == {"judges_time": False, "further": (("memory", 0.03), ("first_step", 0.2))}
     assert judged_given("time,memory")["judges_time"]
 
 

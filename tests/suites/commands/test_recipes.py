@@ -297,8 +297,12 @@ def act(folder: Path, variables: dict[str, str], given: dict[str, str]) -> Acted
     """Carry out the steps of the action as GitHub's runner does, with these inputs."""
     action = yaml.safe_load(ACTION.read_text(encoding="utf-8"))
     assert set(given) <= set(action["inputs"])
-    inputs = {name: str(each.get("default", "")) for name, each in action["inputs"].items()} | given
-    assert all(inputs[name] for name, each in action["inputs"].items() if each.get("required"))
+    inputs = {
+        name: str(declared.get("default", "")) for name, declared in action["inputs"].items()
+    } | given
+    assert all(
+        inputs[name] for name, declared in action["inputs"].items() if declared.get("required")
+    )
     files = {
         name: folder.parent / name.lower() for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
     }
@@ -320,8 +324,8 @@ def act(folder: Path, variables: dict[str, str], given: dict[str, str]) -> Acted
     lines = files["GITHUB_OUTPUT"].read_text().splitlines()
     values = dict(line.split("=", 1) for line in lines)
     outputs = {
-        name: values[re.fullmatch(r"\$\{\{ steps\.gate\.outputs\.(\w+) \}\}", each["value"])[1]]  # type: ignore[index]
-        for name, each in action["outputs"].items()
+        name: values[re.fullmatch(r"\$\{\{ steps\.gate\.outputs\.(\w+) \}\}", output["value"])[1]]  # type: ignore[index]
+        for name, output in action["outputs"].items()
     }
     summary = files["GITHUB_STEP_SUMMARY"].read_text()
     return Acted(done.returncode, outputs, summary, done.stdout, done.stderr)
@@ -428,7 +432,7 @@ def test_the_action_finds_a_slower_step_of_numpy(
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"step": "steps/missing.py"}, "there is no file steps/missing.py"),
         ({"python": "no-such-python"}, "there is no interpreter no-such-python"),
@@ -437,12 +441,12 @@ def test_the_action_finds_a_slower_step_of_numpy(
     ],
 )
 def test_an_action_that_cannot_measure_is_an_error_and_no_regression(
-    two_steps: tuple[Path, dict[str, str], dict[str, str]], changed: dict[str, str], said: str
+    two_steps: tuple[Path, dict[str, str], dict[str, str]], changed: dict[str, str], message: str
 ) -> None:
     folder, variables, inputs = two_steps
     done = act(folder, variables, {**inputs, **changed})
     assert done.code == 2, done.errors
-    assert said in done.errors
+    assert message in done.errors
     assert done.outputs["verdict"] == "error"
 
 
@@ -484,7 +488,7 @@ def test_a_slower_pull_request_fails_with_a_comment_and_its_report(
 ) -> None:
     project, variables = clone
     job = yaml.safe_load((RECIPES / "github-gate.yml").read_text())["jobs"]["gate"]
-    (step,) = (each for each in job["steps"] if "/actions/gate@" in each.get("uses", ""))
+    (step,) = (step for step in job["steps"] if "/actions/gate@" in step.get("uses", ""))
     own = {
         "arguments": "--threads 1 --order sequential --no-profile",
         "install": variables.pop("INSTALL"),

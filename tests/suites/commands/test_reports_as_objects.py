@@ -54,9 +54,9 @@ def test_the_tutorial_makes_a_report_as_it_stands(
     room.mkdir()
     (room / f"{name}.py").write_text(source, encoding="utf-8")
     monkeypatch.setattr(dlbench.reports, "__path__", [*dlbench.reports.__path__, str(room)])
-    found = report(name)
+    content = report(name)
     app = typer.Typer()
-    app.command()(command_of(found))
+    app.command()(command_of(content))
     for form in FORMATS:
         shown = CliRunner().invoke(app, ["--store", store, "--networks", "fcn5", "--format", form])
         assert shown.exit_code == 0, shown.output
@@ -66,12 +66,12 @@ def test_the_tutorial_makes_a_report_as_it_stands(
 
 
 def test_every_report_of_a_store_is_a_command(store: str, command: Call) -> None:
-    for name in [name for name, each in reports().items() if each.of_stores]:
+    for name in [name for name, report_of_name in reports().items() if report_of_name.of_stores]:
         code, out, err = command("report", name, "--store", store, "--format", "json")
         assert code == 0, err
         json.loads(out)
     help_text = command("report", "matrix", "--help")[1]
-    assert all(each.option in help_text for each in AXIS_OPTIONS)
+    assert all(axis_option.option in help_text for axis_option in AXIS_OPTIONS)
 
 
 def test_a_report_is_narrowed_by_values_of_axes_and_by_words_for_runs(
@@ -126,11 +126,11 @@ def test_runs_that_share_no_cell_are_named_and_others_suggested(
     keep(first, "new-a", 2, threads=1)
     keep(second, "new-b", 3, threads=2)
     code, _, err = command("compare", "first.sqlite", "second.sqlite")
-    said = " ".join(err.split())
+    output = " ".join(err.split())
     assert code == 2
-    assert "run new-a of" in said
-    assert "run new-b of" in said
-    assert "shares cells with first.sqlite:old-a." in said
+    assert "run new-a of" in output
+    assert "run new-b of" in output
+    assert "shares cells with first.sqlite:old-a." in output
     code, out, err = command("compare", "first.sqlite:old-a", "second.sqlite")
     assert code in (0, 1), err
     assert "old-a" in out

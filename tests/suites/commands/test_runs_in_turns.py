@@ -23,9 +23,11 @@ def folder(tmp_path):
 
 
 def test_launches_of_a_block_form_a_group_and_their_ratios_come_from_it(folder, command):
-    code, said, complaints = command("run", "mine.toml", "--order", "turns", "--no-wait-for-quiet")
+    code, output, complaints = command(
+        "run", "mine.toml", "--order", "turns", "--no-wait-for-quiet"
+    )
     assert code == 0, complaints
-    assert "and 2 other cells in turns" in complaints or "null" in said
+    assert "and 2 other cells in turns" in complaints or "null" in output
     records = records_in(folder)
     assert len(records) == 6
     assert all(record.outcome.status is Status.OK for record in records)
@@ -69,10 +71,10 @@ def prepare(cell):
 def test_a_long_step_of_a_pair_is_cut_and_takes_as_long_as_it_computes(folder, command):
     (folder / "spin.py").write_text(SPIN)
     words = ("--suite", "mine.toml", "--same", "--pairs", "2", "--budget", "1s", "--threads", "1")
-    code, said, complaints = command("compare", "--now", *words, "--step", "spin.py")
+    code, output, complaints = command("compare", "--now", *words, "--step", "spin.py")
     assert code in (0, 1, 6), complaints  # one pair decides nothing
     records = records_in(folder)
-    assert {record.outcome.status for record in records} == {Status.OK}, said + complaints
+    assert {record.outcome.status for record in records} == {Status.OK}, output + complaints
     for record in records:
         outcome = record.outcome
         turns = outcome.outside.turns
@@ -108,10 +110,10 @@ def test_a_step_that_waits_is_not_cut_and_takes_as_long_as_it_waits(folder, comm
     shorter."""
     (folder / "wait.py").write_text(SLEEP)
     words = ("--suite", "mine.toml", "--same", "--pairs", "2", "--budget", "1s", "--threads", "1")
-    code, said, complaints = command("compare", "--now", *words, "--step", "wait.py")
+    code, output, complaints = command("compare", "--now", *words, "--step", "wait.py")
     assert code in (0, 1, 6), complaints
     for record in records_in(folder):
-        assert record.outcome.status is Status.OK, said + complaints
+        assert record.outcome.status is Status.OK, output + complaints
         # Beside other tests one turn may have computed for long enough to be cut.
         cut = [turn for turn in record.outcome.outside.turns if turn.slices > 1]
         assert len(cut) <= 1
@@ -141,11 +143,11 @@ def test_a_turn_in_which_memory_grew_is_warm_up_and_taken_again(folder, command)
     (folder / "grow.py").write_text(GROW)
     (folder / "mine.toml").write_text(SUITE.replace("0.05", "0.5"))
     words = ("--suite", "mine.toml", "--same", "--pairs", "2", "--budget", "1s", "--threads", "1")
-    code, said, complaints = command("compare", "--now", *words, "--step", "grow.py")
+    code, output, complaints = command("compare", "--now", *words, "--step", "grow.py")
     assert code in (0, 1, 6), complaints
     for record in records_in(folder):
         outcome = record.outcome
-        assert outcome.status is Status.OK, said + complaints
+        assert outcome.status is Status.OK, output + complaints
         # The step that grew took 0.03 s more. No other one has faults.
         assert max(outcome.sample_counts.minor_faults) < 1000
         assert outcome.peak_memory_bytes > 200_000_000

@@ -28,12 +28,14 @@ def nights(
     path = tmp_path_factory.mktemp("kept") / "gated.sqlite"
     path.write_bytes(lzma.decompress((STORES / "gated-nights.sqlite.xz").read_bytes()))
     with Store.open(path) as store:
-        found = []
+        results = []
         for run in store.runs()[4:]:
             # What a history is made of: the pairs of the first look.
-            records = [each for each in store.records(run=run.id) if each.launch < HISTORY_PAIRS]
-            found.append((run, [replace(each, side=OTHER[each.side]) for each in records]))
-        return store.machines(), found
+            records = [
+                record for record in store.records(run=run.id) if record.launch < HISTORY_PAIRS
+            ]
+            results.append((run, [replace(record, side=OTHER[record.side]) for record in records]))
+        return store.machines(), results
 
 
 @pytest.fixture
@@ -53,10 +55,10 @@ def _no_pictures_of_reports(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:
-    found = {
-        str(each.relative_to(folder)): each.stat() for each in folder.rglob("*") if each.is_file()
+    results = {
+        str(path.relative_to(folder)): path.stat() for path in folder.rglob("*") if path.is_file()
     }
-    return {name: (stat.st_ino, stat.st_mtime_ns) for name, stat in found.items()}
+    return {name: (stat.st_ino, stat.st_mtime_ns) for name, stat in results.items()}
 
 
 def check_site(folder: Path) -> None:
@@ -77,8 +79,8 @@ def check_site(folder: Path) -> None:
 
 
 def test_a_new_night_rewrites_only_what_it_changes(tmp_path, command, store, nights):
-    code, _, said = command("report", "site")
-    assert code == 0, said
+    code, _, errors = command("report", "site")
+    assert code == 0, errors
     folder = tmp_path / "site"
     check_site(folder)
     index = (folder / "index.html").read_text(encoding="utf-8")
@@ -98,8 +100,8 @@ def test_a_new_night_rewrites_only_what_it_changes(tmp_path, command, store, nig
     assert files(folder) == before, "the same store writes nothing"
 
     store.append_runs(nights[1][FIRST:])
-    code, _, said = command("report", "site")
-    assert code == 0, said
+    code, _, errors = command("report", "site")
+    assert code == 0, errors
     after = files(folder)
     changed = {name for name in after if after[name] != before.get(name)}
     new = f"runs/{runs[FIRST].id}.html"
@@ -111,11 +113,11 @@ def test_a_new_night_rewrites_only_what_it_changes(tmp_path, command, store, nig
 def _entries(folder: Path) -> list[tuple[str, ...]]:
     atom = "{http://www.w3.org/2005/Atom}"
     entries = ElementTree.parse(folder / "feed.xml").getroot().iter(f"{atom}entry")
-    found = [
-        tuple(each.findtext(atom + name, "") for name in ("id", "title", "updated"))
-        for each in entries
+    results = [
+        tuple(entry.findtext(atom + name, "") for name in ("id", "title", "updated"))
+        for entry in entries
     ]
-    return sorted(found, key=lambda each: each[1])
+    return sorted(results, key=lambda each: each[1])
 
 
 def test_pages_of_runs_that_left_the_store_stay_and_lost_pages_come_back(tmp_path, command, nights):
@@ -161,8 +163,8 @@ def test_gates_that_fail_stand_in_the_feed_and_on_their_pages(tmp_path, command)
 
 
 def test_hostile_names_are_inert(tmp_path, command):
-    code, _, said = command("report", "site", "--store", str(hostile_store(tmp_path, "gates", 0)))
-    assert code == 0, said
+    code, _, errors = command("report", "site", "--store", str(hostile_store(tmp_path, "gates", 0)))
+    assert code == 0, errors
     check_site(tmp_path / "site")
 
 

@@ -131,8 +131,8 @@ def kind_of(value: object) -> str:
 @pytest.mark.parametrize("verdict", LEVELS)
 @pytest.mark.parametrize("name", ["gate", "compare"])
 def test_a_comparison_answers_a_program(name: str, verdict: str, command: Command) -> None:
-    code, _, said = compared(command, verdict, name)
-    assert Path("r.json").exists(), said
+    code, _, errors = compared(command, verdict, name)
+    assert Path("r.json").exists(), errors
     content = check(name, verdict, code, Path("r.json").read_text(encoding="utf-8"))
     assert content["purpose"] == name
     if name == "gate":
@@ -168,8 +168,8 @@ def test_a_bisection_answers_a_program(verdict: str, command: Command, tmp_path:
     budget = ("--budget", "1ms") if verdict == "undecided" else ()
     quietly = (*QUIETLY, "--no-profile", *budget)
     builds = builds_of(BISECTIONS[verdict], tmp_path)
-    code, text, said = command("bisect", *words, builds, *quietly, "--json")
-    assert text, said
+    code, text, errors = command("bisect", *words, builds, *quietly, "--json")
+    assert text, errors
     content = check("bisect", verdict, code, text)
     assert content["reason"] == content["sentence"]
 
@@ -199,8 +199,8 @@ def test_a_search_answers_a_program(
     )
     words = ("--step", write_step("bench.py", 1.0), "--threads", "1,2", "--tuning", "installed")
     quietly = ("--order", "sequential", "--seed", "1", "--no-wait-for-quiet")
-    code, text, said = command("tune", *words, *quietly, "--json")
-    assert text, said
+    code, text, errors = command("tune", *words, *quietly, "--json")
+    assert text, errors
     check("tune", verdict, code, text)
 
 
@@ -212,8 +212,8 @@ def test_releases_answer_a_program(verdict: str, command: Command, tmp_path: Pat
     builds = builds_of(RELEASES[verdict], tmp_path)
     words = ("--step", write_step("bench.py", "build"), "--python", builds)
     quietly = (*QUIETLY, "--no-wait-for-quiet", "--no-profile")
-    code, text, said = command("releases", "torch", *words, *quietly, "--json")
-    assert text, said
+    code, text, errors = command("releases", "torch", *words, *quietly, "--json")
+    assert text, errors
     check("releases", verdict, code, text)
 
 
@@ -223,8 +223,8 @@ def test_a_history_answers_a_program(verdict: str, magnitude: str, command: Comm
         lzma.decompress((SHAPES.parent / "stores" / "nights.sqlite.xz").read_bytes())
     )
     words = ("--store", "nights.sqlite", "--magnitude", magnitude, "--json")
-    code, text, said = command("history", *words)
-    assert text, said
+    code, text, errors = command("history", *words)
+    assert text, errors
     check("history", verdict, code, text)
 
 
@@ -259,8 +259,8 @@ def test_the_doctor_answers_a_program(
     monkeypatch.setattr(probe, "measuring", lambda report: nullcontext())
     monkeypatch.setattr(probe, "take_sample", lambda readings: None)
     monkeypatch.setattr(probe, "diagnose", lambda facts: findings)
-    code, text, said = command("doctor", "--json")
-    assert text, said
+    code, text, errors = command("doctor", "--json")
+    assert text, errors
     check("doctor", verdict, code, text)
 
 

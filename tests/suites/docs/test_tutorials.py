@@ -64,10 +64,10 @@ def blocks_of(page: Path) -> list[Block]:
     """Return the commands of a page in order. A block of text that begins with a command is advice,
     not output."""
     blocks: list[Block] = []
-    found = re.findall(
+    matches = re.findall(
         r"^```(console|text)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL
     )
-    for language, text in found:
+    for language, text in matches:
         if language == "console":
             blocks.append(Block(text, ""))
         elif not text.startswith("dlbench "):

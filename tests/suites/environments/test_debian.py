@@ -188,13 +188,13 @@ class Recipe:
         """Build; return the exit code and the last line said."""
         if first is not None:
             process = self.start(first)
-            code, out, said = process.wait(), process.said("out"), process.said()
+            code, out, errors = process.wait(), process.said("out"), process.said()
         else:
             done = run_with(self.variables, self.folder, "env", "build", "tiny")
-            code, out, said = done.returncode, done.stdout, done.stderr
+            code, out, errors = done.returncode, done.stdout, done.stderr
         assert out == ""
-        assert "Traceback" not in said
-        return code, said.splitlines()[-1]
+        assert "Traceback" not in errors
+        return code, errors.splitlines()[-1]
 
     def relock(self) -> None:
         """List what the pool holds now, and lock it."""
@@ -340,12 +340,12 @@ def test_an_interrupted_download_goes_on_with_what_was_verified(recipe, number):
         ]
         assert apts
         os.kill(process.pid, number)
-        code, said = process.wait(), process.said()
-        assert code == {signal.SIGKILL: -9, signal.SIGINT: 130, signal.SIGTERM: 143}[number], said
+        code, output = process.wait(), process.said()
+        assert code == {signal.SIGKILL: -9, signal.SIGINT: 130, signal.SIGTERM: 143}[number], output
         wait_until(lambda: all(gone(pid) for pid in apts), "the end of apt")
         if number != signal.SIGKILL:
             assert recipe.environments() == []
-            assert said.splitlines()[-1].startswith("dlbench: ")
+            assert output.splitlines()[-1].startswith("dlbench: ")
         server.stalls = ""
         server.asked.clear()
         recipe.succeeds()

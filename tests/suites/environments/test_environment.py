@@ -27,11 +27,11 @@ from dlbench.suites.planning.values import Build
 
 
 def source_of(framework, interpreter=None, name="tiny", build_missing=True):
-    said = []
+    lines = []
     sources = environment.prepare_sources(
-        [Build(name, framework, interpreter)], said.append, build_missing
+        [Build(name, framework, interpreter)], lines.append, build_missing
     )
-    return sources[name], said
+    return sources[name], lines
 
 
 def test_the_states_of_an_environment(tiny, home, tmp_path):
@@ -80,9 +80,9 @@ def test_of_its_locks_that_of_the_first_python_that_is_there_is_taken(tiny, tmp_
     assert environment.locate(asked).directory == usual.directory
     make_python(tmp_path / "path" / "python3.98", "3.98")
     interpreters.find_python.cache_clear()
-    said = []
-    built = environment.build(asked, said.append)
-    assert "newer.lock" in said[0]
+    lines = []
+    built = environment.build(asked, lines.append)
+    assert "newer.lock" in lines[0]
     assert built.directory != usual.directory
     assert environment.locate(asked) == built
     # It needs its Python no more.
@@ -161,9 +161,9 @@ def test_a_framework_that_nobody_can_have_says_so_and_is_not_asked_for_more(home
     assert gone.unavailable in located.reason
     assert "torch takes its place" in located.reason
     assert refused(gone) == located.reason
-    source, said = source_of(gone, name="torch7")
+    source, output = source_of(gone, name="torch7")
     assert (source.interpreter, source.reason) == (None, located.reason)
-    assert said == [f"{gone.title} is left out. {located.reason}"]
+    assert output == [f"{gone.title} is left out. {located.reason}"]
     with pytest.raises(FrameworkEnvironmentError, match="is not available"):
         source_of(gone, Path(sys.executable), name="torch7")
     assert left_behind(home) == []
@@ -266,15 +266,15 @@ def test_without_names_a_build_leaves_out_what_is_built_on_request(home, monkeyp
 
 
 def test_a_source_is_built_where_it_is_missing_and_wanted_and_announced_first(tiny, home, tmp_path):
-    source, said = source_of(tiny, build_missing=False)
+    source, output = source_of(tiny, build_missing=False)
     assert (source.interpreter, left_behind(home)) == (None, [])
     assert "dlbench env build tiny" in source.reason
-    assert "left out" in said[0]
-    source, said = source_of(tiny)
+    assert "left out" in output[0]
+    source, output = source_of(tiny)
     assert source.interpreter == environment.locate(tiny).interpreter
     assert source.name == "FakePython 3.99.1"
     assert len(source.digest) == 12
-    assert said[:3] == [
+    assert output[:3] == [
         "To be downloaded: about 1 MB (Tiny 1 MB).",
         f"Installed that takes about 2 MB in {home / 'environments'}.",
         "It may take 10 s at 50 Mbit/s, and 10 s to install.",
@@ -290,14 +290,14 @@ def test_a_source_is_built_where_it_is_missing_and_wanted_and_announced_first(ti
 def test_an_environment_that_cannot_be_had_leaves_the_other_rows_alone(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_PIP_EXIT", "1")
     monkeypatch.setenv("FAKE_PIP_SAYS", "NewConnectionError")
-    said = []
+    lines = []
     sources = environment.prepare_sources(
-        [Build("tiny", tiny), Build("null", find("null"))], said.append
+        [Build("tiny", tiny), Build("null", find("null"))], lines.append
     )
     assert sources["tiny"].interpreter is None
     assert "could not be reached" in sources["tiny"].reason
     assert sources["null"].interpreter == Path(sys.executable)
-    assert any("Tiny is left out" in line for line in said)
+    assert any("Tiny is left out" in line for line in lines)
 
 
 @pytest.mark.parametrize("change", [{"model": "Another"}, {"instruction_sets": ("avx2",)}])

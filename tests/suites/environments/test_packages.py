@@ -89,9 +89,9 @@ def test_a_lock_with_checksums_takes_no_other_file(home, tmp_path, host_python):
     message = refused(locked("0" * 64))
     assert "not match its checksum" in message
     assert left_behind(home) == []
-    said = []
-    built = environment.build(locked(good), said.append)
-    assert (built.state, said[-1]) == (State.READY, "Tiny: ready")
+    lines = []
+    built = environment.build(locked(good), lines.append)
+    assert (built.state, lines[-1]) == (State.READY, "Tiny: ready")
     assert not folders.downloads(built.directory).exists()
     inspection = interpreters.inspect(built.interpreter, ("tinymodule", "numpy", "sqlalchemy"))
     assert inspection.missing == ("numpy", "sqlalchemy")  # nothing of the host
@@ -242,8 +242,8 @@ RETRIED = "WARNING: Retrying after connection broken by 'NewConnectionError'"
 def test_a_connection_that_came_back_does_not_hide_a_wrong_checksum(tiny, tmp_path):
     log = tmp_path / "log"
     log.write_text(f"{RETRIED}\n")  # of an earlier command
-    said = f"{RETRIED}\nERROR: THESE PACKAGES DO NOT MATCH THE HASHES"
+    text = f"{RETRIED}\nERROR: THESE PACKAGES DO NOT MATCH THE HASHES"
     with pytest.raises(FrameworkEnvironmentError, match=r"not match its checksum"):
         packages.run_pip(
-            tiny, ["sh", "-c", f'echo "{said}"; exit 1'], log, "Tiny", lambda line: None
+            tiny, ["sh", "-c", f'echo "{text}"; exit 1'], log, "Tiny", lambda line: None
         )

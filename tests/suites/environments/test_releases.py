@@ -236,11 +236,11 @@ def test_without_an_index_what_is_built_is_used_and_the_rest_is_said(tiny, monke
     assert "\n" not in str(caught.value)
     for version, ready in (("1.0", True), ("1.1", False), ("1.2", True)):
         locked(tiny, version, ready)
-    said = []
-    offered = releases.releases_on_index(tiny, first="0.9", report=said.append)
+    lines = []
+    offered = releases.releases_on_index(tiny, first="0.9", report=lines.append)
     assert [release.version for release in offered] == ["1.0", "1.2"]
     assert offered[0].uploaded == date(2024, 1, 1)
-    assert "Only the releases that are built already are used: 1.0, 1.2." in said[0]
+    assert "Only the releases that are built already are used: 1.0, 1.2." in lines[0]
     assert environment.size_of_releases(tiny) == (2, 3000)
 
 
@@ -252,26 +252,28 @@ def test_an_index_that_fails_in_the_middle_is_not_asked_again(tiny, monkeypatch)
         raise IndexUnreachableError("the package index could not be reached.")
 
     monkeypatch.setattr(releases, "_resolve", unreachable)
-    said = []
+    lines = []
     new = [Release(version, None, (HOST,)) for version in ("1.1", "1.2")]
     wanted = [locked(tiny, "1.0", ready=True), *new, locked(tiny, "1.3")]
-    sources = releases.sources(tiny, wanted, report=said.append)
+    sources = releases.sources(tiny, wanted, report=lines.append)
     assert asked == ["1.1"]
     assert [source.interpreter is not None for source in sources] == [True, False, False, False]
     assert {source.reason for source in sources[1:]} == {"the package index could not be reached."}
-    assert sum("is left out: the package index could not be reached." in line for line in said) == 3
+    assert (
+        sum("is left out: the package index could not be reached." in line for line in lines) == 3
+    )
 
 
 def test_a_disk_that_would_not_hold_them_is_said_before_anything_is_built(tiny, monkeypatch, home):
     wanted = [locked(tiny, "1.0"), locked(tiny, "1.1")]
     monkeypatch.setattr(environment, "free_megabytes", lambda folder: 24.0)
-    said = []
+    lines = []
     with pytest.raises(
         FrameworkEnvironmentError,
         match=r"2 releases of Tiny take about 25 MB, and .* has 24 MB free",
     ):
-        releases.sources(tiny, wanted, report=said.append)
-    assert "2 releases to build; downloads about 10 MB, takes about 25 MB" in said[0]
+        releases.sources(tiny, wanted, report=lines.append)
+    assert "2 releases to build; downloads about 10 MB, takes about 25 MB" in lines[0]
     assert left_behind(home) == []
 
 
@@ -313,12 +315,12 @@ def test_the_reason_why_no_release_could_be_built_is_a_sentence(tiny, tmp_path):
 def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path, monkeypatch, limit, why):
     monkeypatch.setattr(packages, "SILENT_SECONDS", 0.1)
     monkeypatch.setattr(packages, "_LOOK_SECONDS", 0.05)
-    code, said = packages.run(
+    code, output = packages.run(
         ["sh", "-c", "sleep 600 & echo $!; wait"], tmp_path / "log", limit=limit
     )
     assert code != 0
-    assert why in packages.last_line(said)
-    pid = int(said.split()[0])
+    assert why in packages.last_line(output)
+    pid = int(output.split()[0])
 
     def ended() -> bool:
         return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
@@ -389,16 +391,16 @@ def measured(tiny, tmp_path, virtual_environment, monkeypatch):
 def test_releases_are_built_measured_resumed_without_an_index_and_shown(
     measured, command, tmp_path, monkeypatch
 ):
-    code, out, said = command(*measured, "--network", "small", "--budget", "100ms")
-    assert code in (0, 1), said  # the first launch may be of the broken one
-    assert "3 releases to build; downloads about" in said
+    code, out, errors = command(*measured, "--network", "small", "--budget", "100ms")
+    assert code in (0, 1), errors  # the first launch may be of the broken one
+    assert "3 releases to build; downloads about" in errors
     with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
         began = {(record.cell, record.launch) for record in store.records()}
     assert 0 < len(began) < 9
     monkeypatch.setenv("PIP_INDEX_URL", NOWHERE)
     monkeypatch.setattr(index, "_known", {})
-    code, out, said = command(*measured, "--network", "small", "--resume", "--json")
-    assert code == 0, said
+    code, out, errors = command(*measured, "--network", "small", "--resume", "--json")
+    assert code == 0, errors
     with Store.open(tmp_path / "dlbench.sqlite", create=False) as store:
         (run,) = store.runs()
         launches = [(record.cell, record.launch) for record in store.records()]
@@ -410,7 +412,7 @@ def test_releases_are_built_measured_resumed_without_an_index_and_shown(
     assert second["seconds_per_minibatch"]["launches"] == 3
     assert second["ratio"]["value"] > 1.5  # of 10: other programs may be in the way
     assert (broken["status"], "broken here" in broken["reason"]) == ("crashed", True)
-    (line,) = [row for row in said.splitlines() if "dlbench bisect" in row]
+    (line,) = [row for row in errors.splitlines() if "dlbench bisect" in row]
     clear = second["change"] == "slower"
     assert line.startswith("Confirm it" if clear else "Decide whether 1.1 differs from 1.0: ")
     assert "dlbench bisect tiny --suite mine.toml --networks small --threads 1 " in line
@@ -420,9 +422,9 @@ def test_releases_are_built_measured_resumed_without_an_index_and_shown(
         "import tiny\ndef prepare(cell):\n    return lambda: sum(range(10000))\n"
     )
     words = ("--step", "train_step.py", "--launches", "1", "--to", "1.1")
-    code, out, said = command(*measured, *words, "--no-build", "--json")
+    code, out, errors = command(*measured, *words, "--no-build", "--json")
     monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "simple").as_uri())
-    assert code == 0, said
+    assert code == 0, errors
     assert [(row["release"], row["framework"]) for row in json.loads(out)["rows"]] == [
         ("1.0", "tiny-1.0"),
         ("1.1", "tiny-1.1"),
@@ -439,8 +441,8 @@ def test_a_bisection_builds_what_it_asks_for_and_says_what_it_could_not_tell_apa
 ):
     publish(tmp_path, "tiny", "1.0.1", "raise ImportError('broken here')")
     ends = ("--good", "1.0", "--bad", "tiny-1.1")
-    code, out, said = command("bisect", *measured[1:], "--network", "small", *ends, "--json")
-    assert code in (1, 6), said  # this machine may be too busy
+    code, out, errors = command("bisect", *measured[1:], "--network", "small", *ends, "--json")
+    assert code in (1, 6), errors  # this machine may be too busy
     bisection = json.loads(out)
     assert (bisection["kind"], bisection["good"], bisection["candidates"]) == (
         "release",
@@ -460,10 +462,10 @@ def test_ends_that_are_no_two_releases_in_order_are_refused(measured, command):
         ("0.9", "1.1", "There is no release named '0.9'"),
         ("2.0", "3.0", "has no wheels of tiny in this range"),
     ):
-        code, _, said = command(
+        code, _, errors = command(
             "bisect", *measured[1:], "--network", "small", "--good", good, "--bad", bad
         )
-        assert (code, complaint in said) == (2, True), said
+        assert (code, complaint in errors) == (2, True), errors
 
 
 @pytest.mark.parametrize(("good", "bad"), [("1.20.0", "1.21.0"), ("1.19.2", "1.21.0")])
@@ -472,19 +474,21 @@ def test_releases_of_the_package_of_another_row_lead_to_that_row(
 ):
     for version in ("1.18.0", "1.19.2"):
         publish(tmp_path, "onnxruntime-training-cpu", version)
-    code, _, said = command(
+    code, _, errors = command(
         "bisect", "onnxruntime", *NETWORK_AND_THREAD, "--good", good, "--bad", bad
     )
     assert code == 2
-    assert "the releases of the package onnxruntime are those of the row onnx." in said
-    assert said.count("\n") == 1
+    assert "the releases of the package onnxruntime are those of the row onnx." in errors
+    assert errors.count("\n") == 1
 
 
 def test_a_step_for_a_framework_without_an_example_names_its_row(command):
-    code, _, said = command("new", "step", "train_step.py", "--with", "onnxruntime")
+    code, _, errors = command("new", "step", "train_step.py", "--with", "onnxruntime")
     assert code == 2
-    assert "There is no example for onnxruntime. There are: jax, numpy, tensorflow, torch." in said
-    assert "`dlbench bisect onnx --step FILE`" in said
+    assert (
+        "There is no example for onnxruntime. There are: jax, numpy, tensorflow, torch." in errors
+    )
+    assert "`dlbench bisect onnx --step FILE`" in errors
 
 
 def test_interpreters_take_the_place_of_the_index_in_their_order(command, tmp_path):
@@ -497,8 +501,8 @@ def test_interpreters_take_the_place_of_the_index_in_their_order(command, tmp_pa
         "--python",
         f"newer={sys.executable},older={sys.executable}",
     )
-    code, out, said = command("releases", "null", *QUIET, *words, "--json", "--plot", "drawn.svg")
-    assert code == 0, said
+    code, out, errors = command("releases", "null", *QUIET, *words, "--json", "--plot", "drawn.svg")
+    assert code == 0, errors
     assert [row["release"] for row in json.loads(out)["rows"]] == ["newer", "older"]
     assert os.path.getsize(tmp_path / "drawn.svg")  # noqa: PTH202
     code, out, _ = command("report", "releases", "--json")
@@ -523,10 +527,10 @@ def test_interpreters_take_the_place_of_the_index_in_their_order(command, tmp_pa
 )
 def test_what_cannot_be_meant_is_refused_in_one_line(home, command, tmp_path, words, expected):
     (tmp_path / "mine.toml").write_text(SUITE)
-    code, _, said = command("releases", *words, *QUIET)
-    assert code in (2, 4), said
-    assert expected in said
-    assert said.count("\n") == 1
+    code, _, errors = command("releases", *words, *QUIET)
+    assert code in (2, 4), errors
+    assert expected in errors
+    assert errors.count("\n") == 1
     assert left_behind(home) == []
 
 

@@ -106,7 +106,7 @@ def test_a_file_holds_the_samples_to_the_nanosecond_and_comes_back_as_the_run(se
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind", "said"),
+    ("fault", "kind", "message"),
     [
         ("crash", "failed", "crashed: ended by signal 11 (SIGSEGV)"),
         (
@@ -116,13 +116,13 @@ def test_a_file_holds_the_samples_to_the_nanosecond_and_comes_back_as_the_run(se
         ),
     ],
 )
-def test_a_hole_is_a_skip_or_a_failure_with_its_reason(session, pytester, fault, kind, said):
+def test_a_hole_is_a_skip_or_a_failure_with_its_reason(session, pytester, fault, kind, message):
     pytester.path.joinpath("mine.toml").write_text(SUITE + f'fault = "{fault}"\n')
     words = "--dlbench-launches", "1", "--dlbench-threads", "1"
     result = session("-rfEs", "-W", "error", *words)
     result.assert_outcomes(**{kind: 1})
     text = " ".join(result.stdout.str().split())
-    assert said in text
+    assert message in text
     assert "Traceback" not in text
 
 
@@ -300,7 +300,7 @@ def slower(pytester, by):
 
 
 @pytest.mark.parametrize(
-    ("words", "factor", "code", "verdict", "said", "ending"),
+    ("words", "factor", "code", "verdict", "message", "ending"),
     [
         ("4 base.json", 1.25, 1, "REGRESSION", "2* % slower *", "failed"),
         pytest.param(
@@ -338,7 +338,7 @@ def slower(pytester, by):
 )
 @pytest.mark.usefixtures("base")
 def test_only_a_regression_fails_the_session(
-    session, pytester, words, factor, code, verdict, said, ending
+    session, pytester, words, factor, code, verdict, message, ending
 ):
     launches, baseline, *more = words.split()
     given = "--dlbench-launches", launches, "--dlbench-baseline", baseline, *more
@@ -347,7 +347,7 @@ def test_only_a_regression_fails_the_session(
     hint = "Which operator got slower: `dlbench explain null/fcn5 --against RELEASE|PYTHON`."
     assert (hint in result.stdout.str()) == (verdict == "REGRESSION")
     result.assert_outcomes(passed=2)
-    said_of_each = [f"{verdict}  dlbench*-cpu-{threads}?: {said}" for threads in (1, 2)]
+    said_of_each = [f"{verdict}  dlbench*-cpu-{threads}?: {message}" for threads in (1, 2)]
     result.stdout.fnmatch_lines(
         [*said_of_each, f"2 {verdict}", f"verdict {ending}: *2 benchmarks*"]
     )

@@ -255,7 +255,7 @@ def test_new_and_missing_benchmarks_are_named(session, pytester, project, saved)
 
 
 @pytest.mark.parametrize(
-    ("words", "said", "code"),
+    ("words", "message", "code"),
     [
         (["--collect-only"], None, 0),
         (["--setup-plan"], None, 0),
@@ -270,7 +270,7 @@ def test_new_and_missing_benchmarks_are_named(session, pytester, project, saved)
         (["-k", "nothing"], "no benchmark was measured in this session", 5),
     ],
 )
-def test_why_there_is_no_verdict(session, project, words, said, code):
+def test_why_there_is_no_verdict(session, project, words, message, code):
     plain(session, "--benchmark-json", "base.json")
     (project / "log.txt").unlink()
     for processes in ([], ["--dlbench-processes", "2"]):
@@ -281,10 +281,10 @@ def test_why_there_is_no_verdict(session, project, words, said, code):
         )
         assert result.ret == code
         assert "dlbench: process" not in result.stdout.str()
-        if said is None:
+        if message is None:
             assert "dlbench verdicts" not in result.stdout.str()
         else:
-            result.stdout.fnmatch_lines([f"no verdict: {said}"])
+            result.stdout.fnmatch_lines([f"no verdict: {message}"])
 
 
 @pytest.mark.slow
@@ -304,7 +304,7 @@ def test_beside_xdist_processes_measure_one_after_another(session, project, save
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("", "is empty. Save the baseline again, or name another file."),
         ('{"machine_info": {"no', "cannot be read as a file of pytest-benchmark: it is not JSON"),
@@ -315,18 +315,18 @@ def test_beside_xdist_processes_measure_one_after_another(session, project, save
     ],
 )
 def test_a_baseline_without_benchmarks_is_refused_before_anything_runs(
-    session, project, content, said
+    session, project, content, message
 ):
     (project / "base.json").write_text(content)
     result = plain(session, "--dlbench-baseline", "base.json")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (line,) = [line for line in result.errlines if line.startswith("ERROR")]
-    assert f"base.json {said}" in line
+    assert f"base.json {message}" in line
     assert not (project / "log.txt").exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--dlbench-processes", "3"], "--dlbench-processes needs a baseline or a file to save"),
         (
@@ -344,11 +344,11 @@ def test_a_baseline_without_benchmarks_is_refused_before_anything_runs(
         (["--dlbench-process=x"], "--dlbench-process is for dlbench alone"),
     ],
 )
-def test_options_that_do_not_fit_are_one_line(session, project, words, said):
+def test_options_that_do_not_fit_are_one_line(session, project, words, message):
     result = plain(session, *words)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (line,) = [line for line in result.errlines if line.startswith("ERROR")]
-    assert said in line
+    assert message in line
 
 
 @pytest.mark.slow
@@ -675,7 +675,7 @@ def test_a_checkout_that_loads_the_code_of_the_other_is_seen(session, project, o
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             ["--dlbench-baseline-checkout=.", "--dlbench-processes=3"],
@@ -700,11 +700,11 @@ def test_a_checkout_that_loads_the_code_of_the_other_is_seen(session, project, o
         ),
     ],
 )
-def test_options_of_a_checkout_that_do_not_fit_are_one_line(session, project, words, said):
+def test_options_of_a_checkout_that_do_not_fit_are_one_line(session, project, words, message):
     result = plain(session, *words)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (line,) = [line for line in result.errlines if line.startswith("ERROR")]
-    assert said in line
+    assert message in line
 
 
 @pytest.mark.parametrize(

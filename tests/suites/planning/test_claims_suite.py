@@ -59,7 +59,7 @@ def test_most_claims_a_minute_come_first_and_what_is_shared_costs_once() -> None
 
 
 def test_claims_about_other_machines_are_left_out_with_a_line() -> None:
-    said: list[str] = []
+    lines: list[str] = []
     fits = claim("fits", f"{RUN} fcn5")
     others = (
         claim("cores", f"{RUN} lstm32", cores=16),
@@ -76,19 +76,19 @@ def test_claims_about_other_machines_are_left_out_with_a_line() -> None:
         ),
         claim("text", ""),
     )
-    assert cells(planned(fits, *others, say=said.append)) == ["fcn5"]
-    assert said == [
+    assert cells(planned(fits, *others, say=lines.append)) == ["fcn5"]
+    assert lines == [
         "left out: cores: for a machine with 16 cores",
         "left out: gpu: for a machine with a GPU",
         "left out: old: for a machine with 2 GPUs (GTX 1080, Tesla K80)",
         "left out: text: no command measures them",
     ]
-    said.clear()
+    lines.clear()
     large = Capacity(16, 32, gpus(TWO))
-    plan = planned(fits, *others, place=large, say=said.append)
+    plan = planned(fits, *others, place=large, say=lines.append)
     assert plan is not None
     assert {cell.device for cell in plan.cells} == {"cpu", "cuda:0", "cuda:1"}
-    assert [line.split(":")[1] for line in said] == [" old", " text"]
+    assert [line.split(":")[1] for line in lines] == [" old", " text"]
 
 
 def test_every_claim_of_the_papers_has_a_plan_where_its_machine_is() -> None:
@@ -130,16 +130,16 @@ def test_a_run_measures_what_is_missing_and_then_nothing_is(
         "N2", "own", "", "words", measure="dlbench run mine.toml --devices cuda:all", gpus=99
     )
     monkeypatch.setattr("dlbench.reports.claims.report.claims", lambda: (ours, theirs))
-    code, out, said = command("plan", "claims", "--json")
+    code, out, errors = command("plan", "claims", "--json")
     assert code == 0
-    assert len(said.splitlines()) == 1
-    assert "left out: N2: for a machine with 99 GPUs" in said
+    assert len(errors.splitlines()) == 1
+    assert "left out: N2: for a machine with 99 GPUs" in errors
     run = ("run", "claims", "--no-ceilings", "--no-wait-for-quiet")
-    code, _, said = command(*run, "--budget", "1ms")
-    assert "1 launch left" in said  # one fits any budget
-    code, out, said = command(*run, "--resume", "--budget", "5m")
-    assert code == 0, said
+    code, _, errors = command(*run, "--budget", "1ms")
+    assert "1 launch left" in errors  # one fits any budget
+    code, out, errors = command(*run, "--resume", "--budget", "5m")
+    assert code == 0, errors
     assert "null" in out
-    code, _, said = command(*run)
+    code, _, errors = command(*run)
     assert code == 0
-    assert "Nothing is left to measure" in said
+    assert "Nothing is left to measure" in errors

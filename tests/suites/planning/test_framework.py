@@ -103,9 +103,9 @@ PACKAGES = {
     "made",
     [
         variant
-        for known in framework.shipped().values()
-        for variant in known.by_lock
-        if known.environment == "own" and not known.unavailable
+        for entry in framework.shipped().values()
+        for variant in entry.by_lock
+        if entry.environment == "own" and not entry.unavailable
     ],
     ids=lambda variant: f"{variant.name}-{variant.requirements}",
 )

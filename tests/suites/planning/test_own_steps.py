@@ -122,7 +122,7 @@ def test_the_example_of_inference_runs_as_it_is(folder):
 
 
 @pytest.mark.parametrize(
-    ("returned", "status", "said"),
+    ("returned", "status", "message"),
     [
         (
             "lambda: None",
@@ -139,12 +139,12 @@ def test_the_example_of_inference_runs_as_it_is(folder):
         ),
     ],
 )
-def test_outputs_that_are_none_are_no_number(folder, returned, status, said):
+def test_outputs_that_are_none_are_no_number(folder, returned, status, message):
     (folder / "answer.py").write_text(ANSWERING.format(returned=returned))
     done = run(folder, "--step", "answer.py", "--task", "inference", "--launches", "1")
     assert done.returncode == 1
     (record,) = records_in(folder)
-    assert (record.outcome.status, said in record.outcome.reason) == (status, True), (
+    assert (record.outcome.status, message in record.outcome.reason) == (status, True), (
         record.outcome.reason
     )
 
@@ -457,7 +457,7 @@ def test_a_run_is_not_resumed_with_another_file(folder):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             ["--step", "missing.py"],
@@ -499,7 +499,7 @@ def test_a_run_is_not_resumed_with_another_file(folder):
         (["--step", "train_step.py", "--step", "other/train_step.py"], "have the same name"),
     ],
 )
-def test_a_wrong_word_costs_one_line(folder, command, monkeypatch, words, said):
+def test_a_wrong_word_costs_one_line(folder, command, monkeypatch, words, message):
     monkeypatch.setattr(framework, "_added", {})
     write(folder)
     (folder / "other").mkdir()
@@ -508,7 +508,7 @@ def test_a_wrong_word_costs_one_line(folder, command, monkeypatch, words, said):
     (folder / "no_size.py").write_text("BATCH_SIZE = 'large'")
     (folder / "no_name.py").write_text("VARIANT_OF = 3")
     (folder / "helped.py").write_text("import os\nHELPERS = os.cpu_count()\n")
-    assert said in refusal(command, "run", "mine.toml", *QUICK, *words)
+    assert message in refusal(command, "run", "mine.toml", *QUICK, *words)
     assert not (folder / "dlbench.sqlite").exists()
 
 

@@ -411,15 +411,15 @@ def test_what_does_not_fit_is_said_and_becomes_cells_with_the_reason(
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))  # without environments
     (tmp_path / "large.toml").write_text(LARGE + numbers)
     _, planned, _ = command("plan", "large.toml")
-    said = (
+    text = (
         "1 cell does not fit into memory and will not be launched; wide, mini-batch 1000000: "
         f"{needed}"
     )
-    assert said in " ".join(planned.split())
+    assert text in " ".join(planned.split())
     _, _, complaint = command(
         "run", "large.toml", "--no-ceilings", "--no-wait-for-quiet", "--no-build"
     )
-    assert said in " ".join(complaint.split())
+    assert text in " ".join(complaint.split())
     (record,) = records_in(tmp_path)
     assert record.outcome.status is Status.SKIPPED
     assert "need at least" in record.outcome.reason
@@ -581,7 +581,7 @@ def keep_launches(**chosen):
 
 
 @pytest.mark.parametrize(
-    ("chosen", "said"),
+    ("chosen", "message"),
     [
         ({}, "About 18 min, by earlier launches of these cells; at most "),
         (
@@ -594,11 +594,11 @@ def keep_launches(**chosen):
         ),
     ],
 )
-def test_how_long_a_run_takes_is_told_by_earlier_launches(command, chosen, said):
+def test_how_long_a_run_takes_is_told_by_earlier_launches(command, chosen, message):
     keep_launches(**chosen)
     code, out, _ = command("plan", "quick", "--frameworks", "null", "--threads", "1,2,4")
     assert code == 0
-    assert said in " ".join(out.split())
+    assert message in " ".join(out.split())
     assert max(len(line) for line in out.splitlines()) <= 80
     # What computes nothing says nothing about others.
     _, out, _ = command("plan", "quick", "--frameworks", "torch", "--threads", "1,2,4")

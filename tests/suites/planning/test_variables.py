@@ -63,7 +63,7 @@ def test_words_give_a_value_or_pass_on_the_shells(monkeypatch, tmp_path) -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["NOT_SET_ANYWHERE"], "--env NOT_SET_ANYWHERE: NOT_SET_ANYWHERE is not set in this shell"),
         (["A=1", "A=2"], "--env gives A twice"),
@@ -73,10 +73,10 @@ def test_words_give_a_value_or_pass_on_the_shells(monkeypatch, tmp_path) -> None
         (["DLBENCH_LAUNCH=1"], "dlbench needs this variable itself"),
     ],
 )
-def test_words_that_are_refused(words, said) -> None:
+def test_words_that_are_refused(words, message) -> None:
     with pytest.raises(UsageError) as caught:
         variables.read(words)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_secret_is_no_part_of_another_command() -> None:
@@ -106,7 +106,7 @@ def test_a_digest_says_whether_variables_are_the_same_and_nothing_about_a_secret
 
 
 @pytest.mark.parametrize(
-    ("axes", "given", "said"),
+    ("axes", "given", "message"),
     [
         (
             {"frameworks": "torch", "threads": "2"},
@@ -131,13 +131,13 @@ def test_a_digest_says_whether_variables_are_the_same_and_nothing_about_a_secret
         ({"frameworks": "jax"}, {"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}, ""),
     ],
 )
-def test_a_variable_does_not_contradict_an_axis_of_a_cell(axes, given, said) -> None:
-    if not said:
+def test_a_variable_does_not_contradict_an_axis_of_a_cell(axes, given, message) -> None:
+    if not message:
         assert plan_of(variables=given, networks="fcn5", **axes).variables == given
         return
     with pytest.raises(UsageError) as caught:
         plan_of(variables=given, networks="fcn5", **axes)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_side_may_replace_a_setting_but_not_the_thread_count() -> None:
@@ -445,20 +445,20 @@ def test_both_sides_get_the_variables_and_a_side_its_own(folder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--env", "A=1"), ""),
         ((), "variables (--env): none now, A=1 in the run"),
         (("--env", "A=2"), "variables (--env): A=2 now, A=1 in the run"),
     ],
 )
-def test_a_run_is_resumed_with_its_variables_only(folder, words, said) -> None:
+def test_a_run_is_resumed_with_its_variables_only(folder, words, message) -> None:
     begun = run(folder, "--env", "A=1", "--launches", "2", "--budget", "10ms")
     assert begun.returncode == 0, begun.stderr
     resumed = run(folder, "--launches", "2", "--resume", *words)
-    if said:
+    if message:
         assert (resumed.returncode, len(resumed.stderr.splitlines())) == (2, 1)
-        assert said in resumed.stderr
+        assert message in resumed.stderr
         return
     assert resumed.returncode == 0, resumed.stderr
     assert [record.variables for record in records_in(folder)] == [{"A": "1"}] * 2

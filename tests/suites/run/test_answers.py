@@ -228,8 +228,8 @@ def places(value, path=()):
         if isinstance(value, list)
         else ()
     )
-    for key, each in inner:
-        yield from places(each, (*path, key))
+    for key, member in inner:
+        yield from places(member, (*path, key))
 
 
 @examples(200)

@@ -77,10 +77,10 @@ def test_a_run_shows_the_first_matrix_then_builds_and_measures_the_rest(folder):
     variables = {"DLBENCH_ADAPTERS": f"other={folder / 'other'}"}
     done = run_command(folder, "run", "mine.toml", **variables)
     assert done.returncode == 0, done.stderr
-    said = done.stderr.splitlines()
+    output = done.stderr.splitlines()
     begins = ["To be downloaded: about 30 MB (Mine 30 MB)", "First null", "Seconds per mini-batch"]
     begins += ["Now Mine", "Mine: ready", "[6/6] "]
-    places = [next(i for i, line in enumerate(said) if line.startswith(word)) for word in begins]
+    places = [next(i for i, line in enumerate(output) if line.startswith(word)) for word in begins]
     assert places == sorted(places)
     # The launches of the first part are launches of the run, and none is made twice.
     launched = Counter((r.cell.framework, r.cell.threads, r.launch) for r in records_in(folder))

@@ -106,11 +106,11 @@ def test_a_side_has_variables_and_adapters_of_its_own():
 
 
 def test_a_cold_start_finds_an_empty_cache_and_leaves_none():
-    found = []
+    results = []
 
     def compiles(cell):
         folder = Path(launcher.orders[-1].launch.cache_directory)
-        found.append([each.name for each in folder.iterdir()])
+        results.append([path.name for path in folder.iterdir()])
         (folder / "program").touch()
         return Outcome(Status.OK, samples_ns=[10**7] * 3, software={"version": "1"})
 
@@ -118,7 +118,7 @@ def test_a_cold_start_finds_an_empty_cache_and_leaves_none():
     runner = runner_with(launcher)
     for each in (runner, runner, replace(runner, plan=replace(PLAN, cold_start=True))):
         (record,) = records_of(each, planned(), PLAN.protocol)
-    assert found == [[], ["program"], []]
+    assert results == [[], ["program"], []]
     kept, _, cold = (Path(order.launch.cache_directory) for order in launcher.orders)
     assert kept.exists()
     assert not cold.exists()

@@ -105,10 +105,10 @@ def test_a_damaged_file_is_written_anew_and_said(check, name, damage, tmp_path):
     right = path.read_bytes()
     path.chmod(0o644)
     damage(path)
-    said = []
-    assert check(said.append) is not None
+    lines = []
+    assert check(lines.append) is not None
     assert path.read_bytes() == right
-    (line,) = said
+    (line,) = lines
     assert ("once: " if damage is Path.unlink else f"{path} was truncated or changed") in line
 
 
@@ -127,17 +127,17 @@ def test_a_launch_draws_what_it_cannot_map(weights, damage):
 )
 def test_where_no_file_can_be_written_it_is_said_once(check, words, tmp_path):
     (tmp_path / "weights").touch()  # where a folder belongs
-    said = []
-    assert check(said.append) is None
-    assert words in said[-1]
+    lines = []
+    assert check(lines.append) is None
+    assert words in lines[-1]
 
 
 def test_files_are_for_the_cells_that_take_mini_batches(tmp_path):
     chosen = {"batch_sizes": str(SIZE), "threads": "1"}
     plan = plan_of("feed", frameworks="torch,null", **chosen)
-    found = launch_files.prepare_feeds(plan, probe(), print)
+    feeds = launch_files.prepare_feeds(plan, probe(), print)
     for cell in plan.cells:
-        assert (found(cell) is not None) is (cell.placement in FED)
+        assert (feeds(cell) is not None) is (cell.placement in FED)
     assert len([*tmp_path.rglob("*.feed")]) == 2
     alone = plan_of("feed", frameworks="null", **chosen)
     assert not any(

@@ -170,12 +170,12 @@ def test_the_guest_sees_nothing_of_the_shell(tmp_path, monkeypatch):
     seen = tmp_path / "seen"
     looking = f'env > {seen}\nexec {sys.executable} "$@"'
     outcome = launch_script(tmp_path, looking, variables={"OPENBLAS_NUM_THREADS": "3", "A": "b"})
-    found = dict(line.partition("=")[::2] for line in seen.read_text().splitlines())
+    result = dict(line.partition("=")[::2] for line in seen.read_text().splitlines())
     for name in ("PWD", "OLDPWD", "SHLVL", "_"):  # the shell script's own
-        found.pop(name, None)
+        result.pop(name, None)
     ours = {"DLBENCH_VARIABLES", "DLBENCH_LAUNCH", "DLBENCH_HOST", "TMPDIR"}
-    assert set(found) <= {*launcher.INHERITED, "OPENBLAS_NUM_THREADS", "A", *ours}
-    assert (found["OPENBLAS_NUM_THREADS"], found["A"], found["LANG"]) == ("3", "b", "C.UTF-8")
+    assert set(result) <= {*launcher.INHERITED, "OPENBLAS_NUM_THREADS", "A", *ours}
+    assert (result["OPENBLAS_NUM_THREADS"], result["A"], result["LANG"]) == ("3", "b", "C.UTF-8")
     assert outcome.software["variables"] == {"OPENBLAS_NUM_THREADS": "3", "A": "b"}
 
 
@@ -210,7 +210,7 @@ def test_a_process_that_left_its_launchs_tree_is_known_by_its_mark(marked):
     with child:
         number = int(child.stdout.readline())
         child.wait()  # its parent is gone
-        if os.getpid() in [each.pid for each in psutil.Process(number).parents()]:
+        if os.getpid() in [parent.pid for parent in psutil.Process(number).parents()]:
             pytest.skip("this process adopts orphans")
         assert belongs_to_launch(number) is marked
 
@@ -294,7 +294,7 @@ def test_a_guest_that_fills_the_disk_is_ended(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("said", "complaint"),
+    ("message", "complaint"),
     [
         (b"hello\n", "expected 'begin'"),
         (b"begin\nend 99999999999999999999999999\nread\n", "expected 'reset'"),
@@ -302,13 +302,13 @@ def test_a_guest_that_fills_the_disk_is_ended(tmp_path, monkeypatch):
         (b"x" * 500, "where a word belongs"),
     ],
 )
-def test_a_guest_that_says_what_it_should_not_is_not_believed(said, complaint, tmp_path):
+def test_a_guest_that_says_what_it_should_not_is_not_believed(message, complaint, tmp_path):
     answer = (
         '{"schema_version": 1, "status": "ok", "samples_ns": [1], "threads": {"requested": 1, "framework_says": null, '
         '"os_threads": 1, "cpu_seconds": 0.1, "wall_seconds": 0.1, "cpu_seconds_by_thread": null}}'
     )
     (tmp_path / "answer").write_text(answer)
-    (tmp_path / "said").write_bytes(said)
+    (tmp_path / "said").write_bytes(message)
     outcome = launch_script(
         tmp_path, f'{SAYS} {tmp_path}/said\ncp {tmp_path}/answer "$3/outcome.json"'
     )

@@ -249,10 +249,10 @@ def under(quota, step=1.0, threads=2, **changes):
 def test_a_launch_gets_no_more_than_its_quota():
     assert under(1.0) == ""
     assert under(0.5, timed_cpu_seconds=10.5, reported_cpu=10.5, steps_cpu_seconds=0.5) == ""
-    said = under(0.5)
+    output = under(0.5)
     assert (
         "its processes used 20 s of CPU time in 20 s under a CPU quota of 0.5: some of them left"
-        in said
+        in output
     )
     # Two CPUs would do it, half of one does not.
     fast = {

@@ -50,7 +50,7 @@ def _somebody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"),
+    ("message", "kept"),
     [
         ("{home}/x/y.py, line 3", "~/x/y.py, line 3"),
         ("in {home}", "in ~"),
@@ -69,8 +69,8 @@ def _somebody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (nothing := "GFLOP/s, and/or, 1/2/3, ~/a/b, a/b/c.py, //, / 2.13.0+cpu", nothing),
     ],
 )
-def test_what_is_left_of_a_text(said: str, kept: str) -> None:
-    assert private(said.format(home=Path.home())) == kept
+def test_what_is_left_of_a_text(message: str, kept: str) -> None:
+    assert private(message.format(home=Path.home())) == kept
 
 
 @given(
@@ -90,7 +90,7 @@ def test_no_folder_of_a_path_tells_the_user(parts: list[str]) -> None:
 
 
 def test_every_text_of_an_outcome_and_no_number_is_looked_at() -> None:
-    found = private_anywhere(
+    cleaned = private_anywhere(
         Outcome(
             Status.OK,
             "/data/x/y",
@@ -102,10 +102,10 @@ def test_every_text_of_an_outcome_and_no_number_is_looked_at() -> None:
             },
         )
     )
-    assert (found.status, found.reason, found.samples_ns) == (Status.OK, "<path>/y", [1, 2])
-    assert found.parity is not None
-    assert found.parity.reason == "<path>/z"
-    assert found.software == {
+    assert (cleaned.status, cleaned.reason, cleaned.samples_ns) == (Status.OK, "<path>/y", [1, 2])
+    assert cleaned.parity is not None
+    assert cleaned.parity.reason == "<path>/z"
+    assert cleaned.software == {
         "a": ["<path>/q"],
         "variables": {"MY_TOKEN": "***", "OMP_NUM_THREADS": "1", "LD_PRELOAD": "<path>/f"},
     }

@@ -239,7 +239,7 @@ def noisy(
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"pressure_share": 0.05}, "programs waited for a CPU 5% of the time (limit 5%)"),
         ({"waiting_share": 0.3}, "the sentinel itself waited for a CPU 30% of the time (limit 5%)"),
@@ -251,8 +251,8 @@ def noisy(
         ({"others_cpus": 0.2, "cpus": 1.5}, "other programs used 0.2 of 1.5 CPUs"),
     ],
 )
-def test_each_disturbance_is_told(changes: dict[str, float], said: str) -> None:
-    assert judge_reading(reading(**changes)) == (said,)
+def test_each_disturbance_is_told(changes: dict[str, float], message: str) -> None:
+    assert judge_reading(reading(**changes)) == (message,)
 
 
 def test_slower_than_its_own_record() -> None:
@@ -321,10 +321,10 @@ class Machine:
     def take(self):
         self.time += 0.4
         self.taken += 1
-        found = self.readings.pop(0) if self.readings else self.last
-        if isinstance(found, Exception):
-            raise found
-        return found
+        result = self.readings.pop(0) if self.readings else self.last
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     def sleep(self, seconds):
         self.time += seconds
@@ -361,17 +361,17 @@ def test_a_quiet_machine_costs_one_reading_a_block_and_nothing_is_said(store):
 
 
 def test_a_machine_that_becomes_quiet_is_waited_for(store):
-    machine, said = Machine([BUSY, BUSY, BUSY]), []
-    quiet_wait(store, machine, said).before(2)
+    machine, lines = Machine([BUSY, BUSY, BUSY]), []
+    quiet_wait(store, machine, lines).before(2)
     assert moments(store) == [(2, "before", False)] * 3 + [(2, "before", True)]
-    assert said == [f"block 3: waited {machine.time:.0f} s until other programs were quiet"]
+    assert lines == [f"block 3: waited {machine.time:.0f} s until other programs were quiet"]
 
 
 def test_a_busy_machine_is_waited_for_within_patience_then_said_and_measured(store):
-    machine, said = Machine([], last=BUSY), []
-    quiet_wait(store, machine, said).before(0)
+    machine, lines = Machine([], last=BUSY), []
+    quiet_wait(store, machine, lines).before(0)
     assert PATIENCE_SECONDS <= machine.time < PATIENCE_SECONDS + 2
-    (line,) = said
+    (line,) = lines
     assert line.startswith("block 1: other programs are busy (programs waited for a CPU 12%")
     assert line.endswith("waited 15 s, measuring anyway: disturbed launches will be marked")
     assert not any(quiet for *_, quiet in moments(store))
@@ -416,5 +416,5 @@ def test_readings_of_this_machine_are_remembered_the_newest_last(store):
     store.begin_run(make.run(id="r3", plan=(), machine="here"))
     store.add_sentinel("r3", 0, "before", replace(QUIET, gemm_flops_per_second=99.0).to_dict())
     store.add_sentinel("r3", 0, "after", {"of": "another version"})
-    found = [reading.gemm_flops_per_second for reading in earlier_readings(store, "here")]
-    assert found == [float(number) for number in range(60 - RECORD_LENGTH + 1, 60)] + [99.0]
+    rates = [reading.gemm_flops_per_second for reading in earlier_readings(store, "here")]
+    assert rates == [float(number) for number in range(60 - RECORD_LENGTH + 1, 60)] + [99.0]

@@ -31,7 +31,7 @@ from processes import (
 
 from dlbench.adapters.protocol import Status
 from dlbench.hardware_probe import probe, probe_cpu
-from dlbench.reports.results.flags import CONTENDED, THROTTLED
+from dlbench.reports.results.flag_kinds import CONTENDED, THROTTLED
 from dlbench.reports.results.matrix import build_matrix
 from dlbench.reports.results.outcome import QuotaUse
 from dlbench.reports.results.results import Results

@@ -38,8 +38,8 @@ def computed(tmp_path, monkeypatch):
 
 
 def fit(network, size, on_cpu):
-    said = []
-    return fitting(ReferenceKey(NETWORKS[network], size), on_cpu, said.append), said
+    lines = []
+    return fitting(ReferenceKey(NETWORKS[network], size), on_cpu, lines.append), lines
 
 
 @pytest.mark.parametrize(
@@ -48,12 +48,12 @@ def fit(network, size, on_cpu):
 def test_for_any_number_of_workers_a_small_reference_with_labels_for_each_is_computed(
     computed, size, workers, computed_size
 ):
-    said = []
+    lines = []
     wanted = ReferenceKey(NETWORKS["resnet50"], size, workers)
-    reference = fitting(wanted, False, said.append)
+    reference = fitting(wanted, False, lines.append)
     assert computed == [("resnet50", computed_size, workers)]
     assert (reference.repeated_batch, reference.label_sets) == (computed_size, workers)
-    assert f"mini-batch {computed_size} with {workers} sets of labels" in said[0]
+    assert f"mini-batch {computed_size} with {workers} sets of labels" in lines[0]
     assert (fitting(wanted, False, pytest.fail), len(computed)) == (reference, 1)
 
 
@@ -63,10 +63,10 @@ def test_on_a_gpu_the_largest_reference_at_hand_that_fills_the_mini_batch_is_rep
     computed, network, size
 ):
     divisors = [divisor for divisor in SHIPPED[network] if size % divisor == 0 and divisor < size]
-    reference, said = fit(network, size, on_cpu=False)
+    reference, output = fit(network, size, on_cpu=False)
     assert computed == []
     assert reference == Reference(references.shipped(f"{network}-b{max(divisors)}"), max(divisors))
-    assert f"repeated {size // max(divisors)} times" in said[0]
+    assert f"repeated {size // max(divisors)} times" in output[0]
 
 
 def test_on_the_cpu_it_is_computed_and_then_serves_the_gpu_too(computed):
@@ -91,9 +91,9 @@ def test_other_mini_batches_in_each_step_have_a_reference_of_their_own(computed)
 
 def test_what_would_need_too_much_memory_is_repeated_on_the_cpu_too_or_stays_unchecked(computed):
     assert fit("resnet50", 256, on_cpu=True)[0].repeated_batch == 32
-    reference, said = fit("resnet50", 131, on_cpu=True)
+    reference, output = fit("resnet50", 131, on_cpu=True)
     assert reference is None
-    assert "too much memory" in said[-1]
+    assert "too much memory" in output[-1]
     assert fit("resnet50", 131, on_cpu=False)[0] is None
     assert computed == []
 

@@ -105,7 +105,7 @@ def test_a_resumed_run_launches_exactly_what_is_missing(first_end, second_end):
         before = launched(store)
         launcher = Pretender(ends_at=end)
         runner = runner_of(store, store.runs()[0], launcher)
-        wanted = [each for each in ORDER if runner.schedule.wants(*each)]
+        wanted = [launch for launch in ORDER if runner.schedule.wants(*launch)]
         assert wanted == ORDER[len(before) :]
         try:
             runner.run()
@@ -216,8 +216,8 @@ def test_the_sides_of_a_comparison_and_releases_have_first_losses_of_their_own()
         return [known[judge.losses_key("mine", cell, by_row)][1][0] for cell in cells]
 
     both = (Side(BASELINE), Side(CANDIDATE))
-    found = runner._first_losses(both, [own("a", BASELINE, 1.9), own("a", CANDIDATE, 1.8)], False)
-    assert [second_losses(found[side.name], ["a"], False) for side in both] == [[1.9], [1.8]]
+    losses = runner._first_losses(both, [own("a", BASELINE, 1.9), own("a", CANDIDATE, 1.8)], False)
+    assert [second_losses(losses[side.name], ["a"], False) for side in both] == [[1.9], [1.8]]
     releases = [own("a-1.0", "", 1.9), own("a-1.1", "", 1.8)]
     (of_releases,) = runner._first_losses((Side(""),), releases, True).values()
     assert second_losses(of_releases, ["a-1.0", "a-1.1"], True) == [1.9, 1.8]

@@ -30,8 +30,8 @@ def parsed():
     """
     for stream in SYMBOLS:
         steps = [
-            1 if OPENING <= each < CLOSING else -1 if CLOSING <= each < BREAK else 0
-            for each in stream
+            1 if OPENING <= chunk < CLOSING else -1 if CLOSING <= chunk < BREAK else 0
+            for chunk in stream
         ]
         heights = np.concatenate([[0], np.cumsum(steps)])
         if heights.max() - heights.min() < DEEPEST:
@@ -85,7 +85,7 @@ def test_symbols_are_ranks_of_frequency_and_rare_bytes_share_the_last(content):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "has 0 bytes"),
         (b"short", "has 5 bytes"),
@@ -95,13 +95,13 @@ def test_symbols_are_ranks_of_frequency_and_rare_bytes_share_the_last(content):
     ],
     ids=["empty", "short", "binary", "utf-16", "folder"],
 )
-def test_what_is_no_text_is_refused_in_one_line(tmp_path, content, said):
+def test_what_is_no_text_is_refused_in_one_line(tmp_path, content, message):
     path = tmp_path / "given"
     if content is None:
         path.mkdir()
     else:
         path.write_bytes(content)
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         texts.read_corpus(path)
     assert "\n" not in str(caught.value)
 
@@ -115,7 +115,7 @@ def test_a_file_of_launches_is_written_once_and_mended(tmp_path, monkeypatch):
     assert file.read_bytes() == text.symbols.tobytes()
     file.write_bytes(b"damaged")
     assert text.file().read_bytes() == text.symbols.tobytes()
-    assert [each.name for each in file.parent.iterdir()] == [file.name]
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
 NETWORK = """
@@ -152,10 +152,10 @@ def corpus(folder, name="text.txt", words=b"all work and no play "):
 def test_a_run_trains_resumes_and_is_reported(command, tmp_path):
     write(tmp_path)
     run = ("run", "mine.toml", "--corpus", corpus(tmp_path), *QUIET)
-    code, _, said = command(*run, "--budget", "1ms")
+    code, _, errors = command(*run, "--budget", "1ms")
     assert code == 0
-    assert "After the timed steps, each launch of null null trains 120 steps on a text." in said
-    assert "The text: corpus, 210,000 symbols" in " ".join(said.split())
+    assert "After the timed steps, each launch of null null trains 120 steps on a text." in errors
+    assert "The text: corpus, 210,000 symbols" in " ".join(errors.split())
     (first,) = records_in(tmp_path)
     assert [step for step, _ in first.outcome.curve] == [50, 100, 120]
     reported = first.outcome.software["text"]
@@ -167,23 +167,25 @@ def test_a_run_trains_resumes_and_is_reported(command, tmp_path):
     assert str(tmp_path) not in json.dumps(first.to_dict())
     # Another text, or the generated one, is another training.
     other = corpus(tmp_path, "other.txt", b"never odd or even ")
-    code, _, said = command("run", "mine.toml", "--corpus", other, *QUIET, "--resume")
+    code, _, errors = command("run", "mine.toml", "--corpus", other, *QUIET, "--resume")
     assert code == 2
-    assert "trains on another text" in " ".join(said.split())
-    code, _, said = command(*run, "--resume")
+    assert "trains on another text" in " ".join(errors.split())
+    code, _, errors = command(*run, "--resume")
     assert code == 0
-    assert len({each.cell.network for each in records_in(tmp_path)}) == 2
+    assert len({record.cell.network for record in records_in(tmp_path)}) == 2
     code, out, _ = command("report", "recurrent", "--json")
-    found = json.loads(out)
-    (text,) = found["texts"]
+    content = json.loads(out)
+    (text,) = content["texts"]
     assert (text["symbols"], text["common_steps"], len(text["curves"])) == (210000, 120, 2)
-    assert {each["text"] for each in found["times"]} == {text["digest"]}
+    assert {time_to_target["text"] for time_to_target in content["times"]} == {text["digest"]}
     # The newest run of a cell only timed it: what it learnt is still reported.
     write(tmp_path, steps=0)
     assert command("run", "mine.toml", *QUIET)[0] == 0
     again = json.loads(command("report", "recurrent", "--json")[1])
-    assert again["texts"] == found["texts"]
-    assert {each["run"] for each in again["speeds"]} != {each["run"] for each in found["speeds"]}
+    assert again["texts"] == content["texts"]
+    assert {speed["run"] for speed in again["speeds"]} != {
+        speed["run"] for speed in content["speeds"]
+    }
 
 
 def test_a_loss_that_is_not_finite_is_told(command, tmp_path):
@@ -196,7 +198,7 @@ def test_a_loss_that_is_not_finite_is_told(command, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "words", "said"),
+    ("change", "words", "message"),
     [
         ({"protocol": {"curve_steps": -1}}, (), "curve_steps"),
         ({"protocol": {"curve_steps": 0, "curve_check_steps": 5}}, (), "needs curve_steps"),
@@ -211,9 +213,9 @@ def test_a_loss_that_is_not_finite_is_told(command, tmp_path):
     ],
     ids=["negative", "check alone", "few symbols", "no symbols", "no file", "no training"],
 )
-def test_what_cannot_be_trained_is_refused_in_a_line(command, tmp_path, change, words, said):
+def test_what_cannot_be_trained_is_refused_in_a_line(command, tmp_path, change, words, message):
     write(tmp_path, **change)
-    assert said in refusal(command, "run", "mine.toml", *words, *QUIET)
+    assert message in refusal(command, "run", "mine.toml", *words, *QUIET)
     assert not (tmp_path / "dlbench.sqlite").exists()
 
 
@@ -230,7 +232,7 @@ def test_pytorch_learns_a_text_and_jax_confirms_it(command, tmp_path, framework_
     ]
     assert command("run", "mine.toml", "--corpus", corpus(tmp_path), *pythons, *QUIET)[0] == 0
     (reported,) = json.loads(command("report", "recurrent", "--json")[1])["texts"]
-    assert [each["cell"] for each in reported["curves"]] == ["rnn", "gru"]
+    assert [curve["cell"] for curve in reported["curves"]] == ["rnn", "gru"]
     for curve in reported["curves"]:
         assert (curve["framework"], curve["confirmed"], len(curve["blocks"])) == ("torch", True, 3)
         losses = [loss for _, loss in curve["blocks"]]

@@ -90,8 +90,8 @@ def of_env_file(text: str) -> dict[str, str]:
 
 
 def of_dockerfile(text: str) -> dict[str, str]:
-    found = re.findall(r'^ENV (\w+)="(.*)"$', text, re.MULTILINE)
-    return {name: re.sub(r"\\(.)", r"\1", value) for name, value in found}
+    matches = re.findall(r'^ENV (\w+)="(.*)"$', text, re.MULTILINE)
+    return {name: re.sub(r"\\(.)", r"\1", value) for name, value in matches}
 
 
 def of_container(text: str) -> dict[str, str]:

@@ -772,15 +772,15 @@ def test_turns_are_disturbed_by_longer_waiting_than_is_usual():
 
 
 @pytest.mark.parametrize(
-    ("busy", "said"),
+    ("busy", "message"),
     [(None, True), (0.18, True), (0.102, False)],
     ids=["recorded before others were counted", "others were busy", "its own threads alone"],
 )
-def test_a_launch_that_waits_in_most_turns_is_disturbed_if_others_used_the_cpus(busy, said):
+def test_a_launch_that_waits_in_most_turns_is_disturbed_if_others_used_the_cpus(busy, message):
     outcome = in_turns([[0.02]] * 10, TurnObservation(0.1, 0.1, 0.02, busy_seconds=busy))
     outcome = outcome._replace(threads=make.threads(1, 1.0), contention=make.contention())
     texts = disturbances(make.record(result=outcome), Host("m", "two CPUs", 2, 2, 2.0))
-    assert ("17% of the time they wanted to run" in texts) is said
+    assert ("17% of the time they wanted to run" in texts) is message
 
 
 def test_cpu_time_while_others_had_their_turns_is_implausible():

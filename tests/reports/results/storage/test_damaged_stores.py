@@ -74,9 +74,9 @@ def as_nobody(path: Path, create: bool) -> list[str]:
     answer = FORK.SimpleQueue()
     child = FORK.Process(target=try_as_nobody, args=(path, create, answer))
     child.start()
-    said = list(iter(answer.get, ""))
+    output = list(iter(answer.get, ""))
     child.join()
-    return said
+    return output
 
 
 def open_to_all(folder: Path) -> None:
@@ -99,7 +99,7 @@ def test_an_unwritable_folder_is_told_and_its_store_can_be_read(tmp_path: Path) 
         count, message = as_nobody(folder / "results.sqlite", create=False)
         assert count == "3"
         assert "writable place" in message
-        assert [each.name for each in folder.iterdir()] == ["results.sqlite"]
+        assert [path.name for path in folder.iterdir()] == ["results.sqlite"]
     finally:
         folder.chmod(0o755)
 

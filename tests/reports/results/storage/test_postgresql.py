@@ -319,10 +319,10 @@ class Session:
 
 @pytest.fixture
 def session(tmp_path: Path) -> Session:
-    found = Session(tmp_path)
-    found.store.add_machine(make.MACHINE, make.MACHINE_DICT)
-    found.store.begin_run(make.run())
-    return found
+    result = Session(tmp_path)
+    result.store.add_machine(make.MACHINE, make.MACHINE_DICT)
+    result.store.begin_run(make.run())
+    return result
 
 
 def test_a_break_while_a_record_is_delivered_loses_nothing(
@@ -432,12 +432,12 @@ def test_a_table_that_is_locked_for_long_counts_as_away(
     url: str, postgresql: Server, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(servers, "_LOCK_MILLISECONDS", 200)
-    said: list[str] = []
-    with sa.create_engine(url).connect() as other, delivery.opened(url, said.append) as store:
+    lines: list[str] = []
+    with sa.create_engine(url).connect() as other, delivery.opened(url, lines.append) as store:
         store.begin_run(make.run())
         other.exec_driver_sql("LOCK TABLE records IN ACCESS EXCLUSIVE MODE")
         store.append(make.record())
-        assert "is held by another program" in said[-1]
+        assert "is held by another program" in lines[-1]
         other.rollback()
     assert launched(url) == Counter([0])
 

@@ -42,7 +42,7 @@ def test_every_reading_of_a_store_leaves_them_out_but_the_one_that_asks_for_them
 
 def test_results_of_a_run_have_them_apart() -> None:
     store, (measured, profiled) = stored()
-    found = Results.of([store], RUN.id)
-    assert (found.records, found.profiles) == ((measured,), (profiled,))
-    assert Results.merge([found, found]).profiles == (profiled,)
+    results = Results.of([store], RUN.id)
+    assert (results.records, results.profiles) == ((measured,), (profiled,))
+    assert Results.merge([results, results]).profiles == (profiled,)
     assert Results.newest([store], RUN.id).records == (measured,)

@@ -109,8 +109,8 @@ def test_a_plain_copy_of_the_file_holds_all_even_where_a_reader_was_at_work(
 def test_reading_creates_nothing(tmp_path: Path) -> None:
     assert "dlbench run" in refused(tmp_path / "none" / "results.sqlite", create=False)
     assert "dlbench run" in refused(tmp_path / "results.sqlite", create=False)
-    said = refused(tmp_path / "new" / "folder" / "results.sqlite")
-    assert f"there is no folder {tmp_path / 'new' / 'folder'}. Make it" in said
+    output = refused(tmp_path / "new" / "folder" / "results.sqlite")
+    assert f"there is no folder {tmp_path / 'new' / 'folder'}. Make it" in output
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "empty").touch()
     assert "no results yet" in refused(tmp_path / "empty", create=False)
@@ -319,10 +319,10 @@ def test_nights_are_those_of_the_last_attempts(kept: list[Record]) -> None:
         ):
             value = math.log(statistics.median(record.outcome.step_seconds()))
             expected[record.run, record.cell, record.side].append((contended(record, None), value))
-    found = {(row.run, cells[row.cell], row.side): row for row in nights.itertuples()}
-    assert set(found) == set(expected)
+    results = {(row.run, cells[row.cell], row.side): row for row in nights.itertuples()}
+    assert set(results) == set(expected)
     for key, launches in expected.items():
-        row = found[key]
+        row = results[key]
         values = [value for disturbed, value in launches if not disturbed] or [
             value for _, value in launches
         ]
