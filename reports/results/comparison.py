@@ -1,9 +1,10 @@
 """Comparisons: a candidate against a baseline, cell by cell, from records.
 
 `compare_sides` takes the records of one run that measured both sides in interleaved pairs;
-`compare_runs` takes two runs of a store. Of a launch that was repeated, the last attempt counts. A
-pair with a disturbed launch, or one of a throttled GPU, is left out; a cell that lost half of its
-pairs that way is CONTENDED.
+`compare_runs` takes two runs of a store. Of a launch that was repeated, the last attempt counts.
+Other programs disturb both sides of a pair alike where these took turns, so it counts: what they
+add makes the interval wider. Another pair with a disturbed launch, or one of a throttled GPU, is
+left out, and a cell that lost half of its pairs that way is CONTENDED.
 """
 
 import math
@@ -31,7 +32,7 @@ from dlbench.reports.results.losses import (
     loss_difference,
     without_losses,
 )
-from dlbench.reports.results.naming import listed, name_of, variables_in_words
+from dlbench.reports.results.naming import counted, listed, name_of, variables_in_words
 from dlbench.reports.results.networks import in_order as network_order
 from dlbench.reports.results.number_text import percent
 from dlbench.reports.results.operators import StepDifference
@@ -258,6 +259,7 @@ def compare_sides(
         variables = variables_in_words(run.variables)
         notes.append(f"Both sides were launched with {variables} (--env).")
     notes += _notes_on_losses(cells)
+    notes += _notes_on_disturbance(by_cell.values(), host)
     baseline = grouped(_of_side(records, BASELINE), lambda record: record.cell)
     candidate = grouped(_of_side(records, CANDIDATE), lambda record: record.cell)
     return Comparison(
@@ -522,16 +524,16 @@ def _judgement_of_first_look(cell: CellComparison) -> Judgement | None:
 def pairs_of(
     records: Sequence[Record], host: Host | None, quantity: str = TIME
 ) -> tuple[Pairs, int]:
-    """Return the undisturbed pairs in order, and how many were left out.
+    """Return the pairs that count in order, and how many were left out.
 
     Each pair has the seconds of a step, or another quantity that is judged; nothing disturbs a
     count.
     """
     pairs = complete_pairs(records)
-    undisturbed = _undisturbed(pairs, host) if is_of_clock(quantity) else pairs
+    counting = _counting(pairs, host) if is_of_clock(quantity) else pairs
     baseline = []
     candidate = []
-    for first, second in undisturbed:
+    for first, second in counting:
         if quantity == TIME:
             before, after = seconds_of_pair(first, second)
         else:
@@ -539,20 +541,30 @@ def pairs_of(
         if before is not None and after is not None:
             baseline.append(before)
             candidate.append(after)
-    return (tuple(baseline), tuple(candidate)), len(pairs) - len(undisturbed)
+    return (tuple(baseline), tuple(candidate)), len(pairs) - len(counting)
 
 
-def _undisturbed(
+def _counting(
     pairs: Sequence[tuple[Record, Record]], host: Host | None
 ) -> list[tuple[Record, Record]]:
-    return [pair for pair in pairs if not any(left_out(record, host) for record in pair)]
+    """Return the pairs that took turns on the CPU, and of the others the undisturbed ones."""
+    counting = []
+    for first, second in pairs:
+        disturbed = left_out(first, host) or left_out(second, host)
+        if not disturbed or _took_turns_on_cpu(first, second):
+            counting.append((first, second))
+    return counting
+
+
+def _took_turns_on_cpu(first: Record, second: Record) -> bool:
+    return first.cell.on_cpu and took_turns(first.outcome, second.outcome)
 
 
 def tails_of(records: Sequence[Record], host: Host | None) -> Pairs:
-    """Return the seconds that nine steps in ten take at most, of undisturbed pairs in order."""
+    """Return the seconds that nine steps in ten take at most, of counting pairs in order."""
     baseline = []
     candidate = []
-    for first, second in _undisturbed(complete_pairs(records), host):
+    for first, second in _counting(complete_pairs(records), host):
         if None not in seconds_of_pair(first, second):
             baseline.append(_tail(first))
             candidate.append(_tail(second))
@@ -590,7 +602,7 @@ def seconds_of_pair(first: Record, second: Record) -> tuple[float | None, float 
 def spreads_of_gate(
     records: Iterable[Record], host: Host | None, quantities: Sequence[str] = (TIME,)
 ) -> dict[str, Spreads]:
-    """Return the spread of a gate's first undisturbed pairs by quantity, from all its records."""
+    """Return the spread of a gate's first counting pairs by quantity, from all its records."""
     by_cell = grouped((record for record in records if record.side), lambda record: record.cell)
     spreads = {}
     for quantity in quantities:
@@ -621,9 +633,10 @@ def compare_pairs(
     Those of a ``gate`` are judged by its looks, and by the ``spreads`` of all its cells.
     """
     rule = rule.of_quantity(quantity)
-    before = side_of(_of_side(records, BASELINE), host, quantity)
-    after = side_of(_of_side(records, CANDIDATE), host, quantity)
     used, lost = pairs_of(records, host, quantity)
+    by_turns = all(_took_turns_on_cpu(*pair) for pair in complete_pairs(records))
+    before = side_of(_of_side(records, BASELINE), host, quantity, by_turns)
+    after = side_of(_of_side(records, CANDIDATE), host, quantity, by_turns)
     tails = tails_of_quantity(records, host, quantity)
     judgement = _without_number(before, after, quantity)
     if judgement is None:
@@ -653,13 +666,18 @@ def _value(record: Record, quantity: str) -> float | None:
     return JUDGED[quantity].value(record.outcome)
 
 
-def side_of(records: Sequence[Record], host: Host | None, quantity: str = TIME) -> SideOfCell:
-    """Return one side of a cell by its records."""
+def side_of(
+    records: Sequence[Record], host: Host | None, quantity: str = TIME, by_turns: bool = False
+) -> SideOfCell:
+    """Return one side of a cell by its records.
+
+    Disturbed launches do not count, unless the sides took turns (``by_turns``).
+    """
     if not records:
         return SideOfCell(Status.SKIPPED, "not measured")
     launches = last_attempts(records)
     undisturbed = launches
-    if is_of_clock(quantity):
+    if is_of_clock(quantity) and not by_turns:
         undisturbed = [record for record in launches if not left_out(record, host)]
     values = [_value(record, quantity) for record in undisturbed]
     numbers = tuple(value for value in values if value is not None)
@@ -747,6 +765,22 @@ def other_work(records: Sequence[Record], rule: Rule) -> LossDifference | None:
     baseline = first_losses(_of_side(records, BASELINE))
     candidate = first_losses(_of_side(records, CANDIDATE))
     return loss_difference(baseline, candidate)
+
+
+def _notes_on_disturbance(
+    records_by_cell: Iterable[Sequence[Record]], host: Host | None
+) -> list[str]:
+    """Return how many of the counting pairs other programs disturbed."""
+    pairs = []
+    for records in records_by_cell:
+        pairs += _counting(complete_pairs(records), host)
+    disturbed = [pair for pair in pairs if any(left_out(record, host) for record in pair)]
+    if not disturbed:
+        return []
+    return [
+        f"Other programs disturbed {len(disturbed)} of {counted(len(pairs), 'pair')}. Both sides "
+        "took turns, so their ratios count, but more pairs are needed."
+    ]
 
 
 def _notes_on_losses(cells: Iterable[CellComparison]) -> list[str]:

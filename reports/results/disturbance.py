@@ -45,8 +45,8 @@ OTHERS_PER_WAITED = 0.5
 """Other programs are blamed for waiting only if they used at least this many CPU seconds per second
 waited."""
 OTHERS_SHARE = 0.10
-"""Contended, with more threads than CPUs, when waiting says nothing: other programs had this share
-of those CPUs."""
+"""Contended, with more running threads than CPUs, when waiting says nothing: other programs had
+this share of those CPUs."""
 STEAL_SHARE = 0.05
 """Contended: the hypervisor took this share of the CPUs' time."""
 THROTTLED_SHARE = 0.05
@@ -206,13 +206,19 @@ def _causes(record: Record, host: Host | None) -> list[str]:
     if evidence is None:
         return []
     threads, contention, asked, within = evidence
-    if outside is not None and outside.turns:
-        return _cause_in_turns(outside.turns) if within else []
     wall = threads.wall_seconds
+    if outside is not None and outside.turns:
+        if within:
+            return _cause_in_turns(outside.turns)
+        others, wall = _others_in_turns(outside.turns)
+        used = _use_by_others(record, host, capacity, asked, others, wall)
+        return [used] if used else []
     causes = []
-    used = _use_by_others(record, host, capacity, evidence)
-    if used:
-        causes.append(used)
+    if not within:
+        others = contention.others_cpu_seconds
+        used = _use_by_others(record, host, capacity, asked, others, wall)
+        if used:
+            causes.append(used)
     waited = contention.run_queue_seconds
     if waited and within:
         share = waited / (waited + threads.cpu_seconds)
@@ -239,27 +245,41 @@ def _causes(record: Record, host: Host | None) -> list[str]:
     return causes
 
 
-def _use_by_others(
-    record: Record, host: Host | None, capacity: float | None, evidence: _Evidence
-) -> str:
-    """Return how many CPUs others used during a launch with more threads than CPUs, in words.
+def _others_in_turns(turns: Sequence[TurnObservation]) -> tuple[float | None, float]:
+    """Return the CPU seconds of other programs in the turns that tell, and these turns' seconds."""
+    telling = [turn for turn in turns if turn.busy_seconds is not None]
+    if not telling:
+        return None, 0.0
+    busy = sum(turn.busy_seconds or 0.0 for turn in telling)
+    own = sum(turn.cpu_seconds for turn in telling)
+    return max(0.0, busy - own), sum(turn.seconds for turn in telling)
 
-    Empty where they did not use a noticeable part of them.
+
+def _use_by_others(
+    record: Record,
+    host: Host | None,
+    capacity: float | None,
+    asked: int,
+    others: float | None,
+    wall: float,
+) -> str:
+    """Return how many CPUs others used during a launch that keeps more threads than CPUs running.
+
+    Empty where they did not use a noticeable part of them. ``others`` are their CPU seconds in
+    ``wall`` seconds.
     """
     usable = None if host is None else host.effective_cpus
     if record.outcome.cpus:
         usable = len(record.outcome.cpus)
-    others = evidence.contention.others_cpu_seconds
-    wall = evidence.threads.wall_seconds
-    if not usable or others is None:
+    if not usable or others is None or not wall:
         return ""
     # Other programs may use the CPUs that a quota keeps from the launch.
     had_cpus = min(usable, capacity or math.inf)
     mattering = usable - had_cpus + OTHERS_SHARE * usable
-    if evidence.asked <= had_cpus or others <= mattering * wall:
+    if others <= mattering * wall:
         return ""
     used = f"{others / wall:.1f} of {counted(usable, 'CPU')}"
-    return f"other programs used {used}, beside its own {counted(evidence.asked, 'thread')}"
+    return f"other programs used {used}, beside its own {counted(asked, 'thread')}"
 
 
 def _cause_in_turns(turns: Sequence[TurnObservation]) -> list[str]:

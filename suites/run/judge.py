@@ -310,6 +310,8 @@ def judged(
 # The host's clock may show this much more than the samples, and as much as guest and host waited
 # for a CPU, up to a second: the time between samples, and the host's own waking up.
 _CLOCK_SHARE, _CLOCK_SECONDS, _WAITING_SECONDS = 0.15, 0.25, 1.0
+# Other programs that use as many CPUs as this are named where the clocks differ.
+_BUSY_CPUS = 0.5
 # CPU time is counted in ticks of 0.01 s for each process. A few of them prove nothing.
 _TICK_SECONDS = 0.03
 # The CPU time that a guest reports may differ this much from the host's observation.
@@ -382,7 +384,21 @@ def _clock_differs(answer: Answer, outside: HostObservation) -> Iterator[str]:
     waiting = min(outside.timed_waiting_seconds, _WAITING_SECONDS)
     between = _CLOCK_SHARE * seen + _CLOCK_SECONDS + waiting
     if not seen - between <= claimed <= seen * 1.02 + 0.01:
-        yield f"its samples add up to {_text(claimed)}, and the host's clock saw {_text(seen)}"
+        reason = f"its samples add up to {_text(claimed)}, and the host's clock saw {_text(seen)}"
+        others = _cpus_of_others(outside)
+        if others >= _BUSY_CPUS:
+            reason += f", in which other programs used {others:.1f} CPUs and may be the cause"
+        yield reason
+
+
+def _cpus_of_others(outside: HostObservation) -> float:
+    """Return how many CPUs other programs used in a launch's turns, 0 where that is not known."""
+    seconds = sum(turn.seconds for turn in outside.turns)
+    if not seconds:
+        return 0.0
+    busy = sum(turn.busy_seconds or 0.0 for turn in outside.turns)
+    own = sum(turn.cpu_seconds for turn in outside.turns)
+    return max(0.0, busy - own) / seconds
 
 
 def _quota_exceeded(cell: Cell, outside: HostObservation) -> Iterator[str]:

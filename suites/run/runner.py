@@ -313,10 +313,9 @@ class Runner:
         seconds = self.schedule.seconds_of(launches)
         total = self._launched + self.schedule.launches_left() - len(launches)
         self.observer.starts(launches, self._launched, total, seconds)
-        # A framework that computes nothing is not worth repeating. In a group of several cells the
-        # disturbed turns were repeated already.
-        several = len({launch.cell for launch in launches}) > 1
-        repeats = self._quiet_wait is not None and build.framework.computes and not several
+        # A framework that computes nothing is not worth repeating. In a group the disturbed turns
+        # were repeated already.
+        repeats = self._quiet_wait is not None and build.framework.computes and not first.in_turns
         most = self.schedule.most_attempts() if repeats else 1
         tick = self._tick(seconds, max(0.0, self._seconds_left() - seconds), first.in_turns)
         attempts = run_attempts(

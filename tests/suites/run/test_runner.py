@@ -132,7 +132,7 @@ MACHINE = probe()
 
 
 class BusyFor:
-    """A gate that lets repetitions through so many times."""
+    """A wait for a quiet machine that allows so many repetitions."""
 
     def __init__(self, repeats=10**6):
         self.repeats, self.moments = repeats, []
@@ -157,9 +157,11 @@ def contended():
     )
 
 
-def carry_out_disturbed(answer, gate, plan=PLAN):
+def carry_out_disturbed(answer, quiet_wait, plan=PLAN):
     store, launcher = open_store(), Pretender(answer)
-    runner = runner_of(store, begin(store, plan), launcher, plan, machine=MACHINE, gate=gate)
+    runner = runner_of(
+        store, begin(store, plan), launcher, plan, machine=MACHINE, quiet_wait=quiet_wait
+    )
     return store, runner.run()
 
 
@@ -195,12 +197,12 @@ def test_an_undisturbed_attempt_ends_the_attempts():
     assert len(records) > 2
 
 
-def test_the_gate_is_not_waited_for_where_no_launch_fits_the_budget():
-    store, launcher, gate = open_store(), Pretender(seconds=10.0), BusyFor()
+def test_a_quiet_machine_is_not_waited_for_where_no_launch_fits_the_budget():
+    store, launcher, quiet_wait = open_store(), Pretender(seconds=10.0), BusyFor()
     budget = 10.0 * len(PLAN.cells) + 5.0
-    ending = runner_of(store, begin(store), launcher, budget=budget, gate=gate).run()
+    ending = runner_of(store, begin(store), launcher, budget=budget, quiet_wait=quiet_wait).run()
     assert ending.launches_left() == len(PLAN.cells)
-    assert gate.moments == [("before", 0), ("after", 0)]
+    assert quiet_wait.moments == [("before", 0), ("after", 0)]
 
 
 def test_the_sides_of_a_comparison_and_releases_have_first_losses_of_their_own():
