@@ -108,7 +108,7 @@ class Report(Generic[Content]):
     """One report, in a module that begins with ``REPORT = Report(name="NAME"``."""
 
     name: str
-    """Of the command: `dlbench report NAME`, or `dlbench NAME` where it has one of its own."""
+    """Of the command: `dlbench report NAME`, if it is made of stored results."""
     summary: str
     """For --help: a sentence, and paragraphs behind it."""
     examples: tuple[str, ...]

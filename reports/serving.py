@@ -14,6 +14,7 @@ from typing import NamedTuple
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import Column, axis_columns, host_columns, table
+from dlbench.reports.formats import layout
 from dlbench.reports.formats.csv import MEDIAN
 from dlbench.reports.formats.layout import MISSING, Page
 from dlbench.reports.report import ALL_RUNS, WITHIN, Report, ReportOptions
@@ -159,7 +160,12 @@ def _best(served: Served) -> dict[str, int | None] | None:
 def _best_text(served: Served) -> str:
     if served.best is not None:
         return _choice_text(served.best)
-    return "none within the limit" if served.judged else "too few calls to tell"
+    if not served.judged:
+        return "too few calls to tell"
+    unknown = served.choices - served.judged
+    if unknown:
+        return f"none of {served.judged} within the limit, {unknown} unknown"
+    return "none within the limit"
 
 
 def _best_examples(served: Served) -> float | None:
@@ -224,8 +230,9 @@ def _notes(serving: Serving) -> Iterator[str]:
     if serving.rows:
         first = serving.rows[0].usual.cell
         yield (
-            "Settings to paste, for example: `dlbench tune --task inference "
-            f"--network {first.network} --framework {first.framework} --write Dockerfile`."
+            f"`dlbench tune --task inference --network {first.network} --framework "
+            f"{first.framework} --write Dockerfile` searches settings to paste. For a network of "
+            "your own, add `--suite FILE`."
         )
     if serving.without_tail:
         count = counted(len(serving.without_tail), "cell")
@@ -233,6 +240,8 @@ def _notes(serving: Serving) -> Iterator[str]:
             f"Without the slowest in a hundred, since calls are too few: {count}, not counted. "
             "Give launches more `seconds` in the suite's [protocol]."
         )
+    shown = [served.best or served.usual for served in serving.rows]
+    yield from layout.flag_lines(shown, layout.common_flags(shown))
     yield from serving.matrix.notes
 
 

@@ -325,7 +325,7 @@ def _curve(row: ThreadCurve, compared: Mapping[CountPair, Contrast], fitted: boo
         return contrast(count, against, timed[count], calm[against], test=False)
 
     best = _best(calm, limit, compare)
-    if len(calm) == 1 and _unused(row):
+    if len(calm) == 1 and (_unused(row) or len(timed) > 1):
         best = None  # nothing to compare it with: the one that is left over need not be the best
     points = []
     for point in row.points:
@@ -390,8 +390,7 @@ def advice(curve: ThreadCurve) -> str:
         if not stake or penalty.value >= 1 / WORSE
     ]
     if not others and len(curve.taking_part) == 1:
-        undisturbed = "" if len(timed) == 1 else " undisturbed"
-        words = [f"only {threads_name(best)} timed{undisturbed}: nothing to compare"]
+        words = [f"only {threads_name(best)} timed: nothing to compare"]
     else:
         all_count = len(curve.taking_part) == len(timed)
         partly = "" if all_count else ", the best of those not disturbed"
@@ -459,6 +458,12 @@ def _why_none(curve: ThreadCurve) -> str:
         reasons.append(f"{_counts_text(unused)} {_WITHOUT}")
     if failed:
         reasons.append(f"{_counts_text(failed)} without a number")
+    disturbed = [point for point in curve.timed if not point.takes_part]
+    if disturbed:
+        return (
+            f"only {_counts_text(curve.taking_part)} timed undisturbed, and other programs "
+            f"disturbed {_counts_text(disturbed)}: measure again on a quiet machine"
+        )
     if curve.timed:
         return f"only {_counts_text(curve.timed)} can be used; {'; '.join(reasons)}"
     return "; ".join(reasons)

@@ -279,7 +279,7 @@ def _use_by_others(
     if others <= mattering * wall:
         return ""
     used = f"{others / wall:.1f} of {counted(usable, 'CPU')}"
-    return f"other programs used {used}, beside its own {counted(asked, 'thread')}"
+    return f"other programs used {used} while its own {counted(asked, "thread")} ran"
 
 
 def _cause_in_turns(turns: Sequence[TurnObservation]) -> list[str]:

@@ -45,7 +45,7 @@ PANELS = {
         "serving",
     ),
     "How many threads and workers": ("threads", "containers", "scaling", "feed"),
-    "Where the time goes": ("phases", "costs", "operators", "noise", "trend", "ceilings"),
+    "Where the time goes": ("phases", "costs", "noise", "trend", "ceilings"),
     "What changed": ("comparisons", "releases", "progress"),
     "Kinds of networks": ("recurrent", "rnn", "sampling"),
     "Published results": ("claims", "against", "tables"),
@@ -83,6 +83,10 @@ class _Reports(CommandGroup):
                 f"There is no report named {args[0]!r} any more. Its new name is {new}: "
                 f"`dlbench report {new}`."
             )
+        if args[0] in _WITH_OWN_COMMANDS:
+            raise UsageError(
+                f"`dlbench report` has no {args[0]}: `{_WITH_OWN_COMMANDS[args[0]]}` makes it."
+            )
         if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise unknown_name("report", args[0], names)
         return super().resolve_command(ctx, args)
@@ -97,8 +101,14 @@ report_app = CommandLine(
     ),
 )
 
-_WITH_OWN_COMMANDS = ("compare", "bisect", "history", "explain")
-"""Reports that commands of their own show."""
+_WITH_OWN_COMMANDS = {
+    "compare": "dlbench compare",
+    "bisect": "dlbench bisect",
+    "history": "dlbench history",
+    "explain": "dlbench explain",
+    "operators": "dlbench explain FRAMEWORK/NETWORK --against RELEASE",
+}
+"""Reports that commands of their own make."""
 
 
 @dataclass(frozen=True, kw_only=True)

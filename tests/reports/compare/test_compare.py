@@ -20,9 +20,10 @@ from dlbench.reports.results.comparison import (
     compare_runs,
     compare_sides,
 )
+from dlbench.reports.results.disturbance import disturbances
 from dlbench.reports.results.flag_kinds import CONTENDED, FAILED_LAUNCHES
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.outcome import Outcome
+from dlbench.reports.results.outcome import HostObservation, Outcome, TurnObservation
 from dlbench.reports.results.record import BASELINE, CANDIDATE, IMPORTED, Record
 from dlbench.reports.results.verdict import DEFAULT, Verdict, chosen, judge_pairs, rule_of
 
@@ -147,6 +148,37 @@ def test_a_cell_that_lost_half_of_its_pairs_is_contended_and_never_a_regression(
     assert cell.judgement.verdict is Verdict.CONTENDED
     assert "10 of 20 pairs" in cell.judgement.sentence
     assert only(compared(records[:-2], purpose)).judgement.verdict is not Verdict.CONTENDED
+
+
+def in_turns(side: str, number: int, seconds: float) -> Record:
+    """Return a launch that took turns while other programs had four fifths of its CPU."""
+    busy = TurnObservation(5 * seconds, seconds, 4 * seconds, busy_seconds=9 * seconds)
+    outcome = make.outcome(
+        [seconds] * 6,
+        turns=[1] * 6,
+        outside=HostObservation(30 * seconds, 6 * seconds, turns=[busy] * 6),
+    )
+    evidence = {
+        "threads": make.threads(1, 30 * seconds, 0.2),
+        "contention": make.contention(run_queue_seconds=24 * seconds, others_cpu_seconds=30.0),
+    }
+    record = launch(side, number, seconds, result=outcome._replace(**evidence))
+    return replace(record, group=f"group {number}")
+
+
+@pytest.mark.parametrize("purpose", ["compare", "gate"])
+def test_disturbed_pairs_count_where_the_sides_took_turns(purpose: str) -> None:
+    records = []
+    for number, pair in enumerate(times(ENOUGH, 1.2)):
+        for side, seconds in zip((BASELINE, CANDIDATE), pair, strict=True):
+            records.append(in_turns(side, number, seconds))
+    assert all(disturbances(record, HOST) for record in records)
+    comparison = compared(records, purpose)
+    cell = only(comparison)
+    assert cell.judgement.verdict is Verdict.REGRESSION
+    assert (cell.baseline.launches, cell.baseline.contended) == (ENOUGH, 0)
+    (note,) = [note for note in comparison.notes if note.startswith("Other programs")]
+    assert f"disturbed {ENOUGH} of {ENOUGH} pairs" in note
 
 
 def test_a_pair_that_was_interrupted_between_its_launches_is_no_pair() -> None:

@@ -134,3 +134,12 @@ def test_runs_that_share_no_cell_are_named_and_others_suggested(
     code, out, err = command("compare", "first.sqlite:old-a", "second.sqlite")
     assert code in (0, 1), err
     assert "old-a" in out
+
+
+def test_a_report_that_another_command_makes_names_it(command: Call) -> None:
+    made_elsewhere = [name for name, entry in reports().items() if not entry.of_stores]
+    assert made_elsewhere
+    for name in made_elsewhere:
+        code, _, complaint = command("report", name)
+        assert code == 2
+        assert f"`dlbench report` has no {name}: `dlbench " in complaint

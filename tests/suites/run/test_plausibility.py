@@ -10,7 +10,7 @@ from processes import null_cell
 
 from dlbench.adapters.protocol import Answer, Contention, Status, ThreadEvidence
 from dlbench.hardware_probe import probe
-from dlbench.reports.results.outcome import HostObservation, LaunchVerdict
+from dlbench.reports.results.outcome import HostObservation, LaunchVerdict, TurnObservation
 from dlbench.suites.run.judge import Limits, implausible, limits_of
 from dlbench.suites.run.launcher import Launched
 
@@ -174,6 +174,14 @@ def test_a_claim_is_believed_or_refused_with_the_figures_of_both_sides(made, com
 def test_a_clock_that_lies_is_seen(reported):
     assert "the host's clock saw 20 s" in reason(claim(reported=reported))
     assert "the host's clock saw" in reason(claim(reported=reported), computes=False)
+
+
+def test_other_programs_are_named_where_the_clocks_differ():
+    busy = TurnObservation(10.0, 3.0, 7.0, busy_seconds=18.0)
+    why = reason(claim(reported=0.5, turns=[busy] * 2))
+    assert "other programs used 1.5 CPUs and may be the cause" in why
+    quiet = TurnObservation(10.0, 10.0, 0.0, busy_seconds=10.0)
+    assert "other programs" not in reason(claim(reported=0.5, turns=[quiet] * 2))
 
 
 def test_warm_up_found_later_counts_as_time():

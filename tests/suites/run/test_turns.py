@@ -783,6 +783,21 @@ def test_a_launch_that_waits_in_most_turns_is_disturbed_if_others_used_the_cpus(
     assert ("17% of the time they wanted to run" in texts) is message
 
 
+@pytest.mark.parametrize(("busy", "disturbed"), [(0.24, True), (0.17, False)])
+def test_use_of_the_cpus_by_others_disturbs_a_launch_with_more_running_threads_than_cpus(
+    busy, disturbed
+):
+    """A launch of two threads and their helpers waits for itself: its waiting says nothing."""
+    outcome = in_turns([[0.02]] * 10, TurnObservation(0.1, 0.16, 0.2, busy_seconds=busy))
+    helpers = make.threads(2, 1.0, 1.6, says=4)
+    waiting = make.contention(run_queue_seconds=2.0, others_cpu_seconds=0.8)
+    outcome = outcome._replace(threads=helpers, contention=waiting)
+    record = make.record(result=outcome, threads=2)
+    text = disturbances(record, Host("m", "two CPUs", 2, 2, 2.0))
+    assert ("other programs used 0.8 of 2 CPUs" in text) is disturbed
+    assert bool(text) is disturbed
+
+
 def test_cpu_time_while_others_had_their_turns_is_implausible():
     cell, network = make.record().cell, plan_of(networks="fcn5", frameworks="null", threads="1")
     launched = ended_as(in_turns([[0.02]] * 10))
