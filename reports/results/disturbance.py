@@ -279,7 +279,8 @@ def _use_by_others(
     if others <= mattering * wall:
         return ""
     used = f"{others / wall:.1f} of {counted(usable, 'CPU')}"
-    return f"other programs used {used} while its own {counted(asked, "thread")} ran"
+    own = counted(asked, "thread")
+    return f"other programs used {used} while its own {own} ran"
 
 
 def _cause_in_turns(turns: Sequence[TurnObservation]) -> list[str]:

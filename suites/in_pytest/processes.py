@@ -16,6 +16,7 @@ and how its tests ended. Its output is kept in case it crashes, and is never par
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -34,6 +35,7 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
+from ..errors import FrameworkEnvironmentError
 from .process import Order, ProcessOutcome, takes_benchmark
 
 _PATIENCE = 10.0
@@ -176,6 +178,17 @@ class Processes:
             tests = [name for name in tests if name in benchmarks]
         if not tests:
             return
+        from ..run.quiet import measuring  # slow to import
+
+        with contextlib.ExitStack() as lock:
+            try:
+                lock.enter_context(measuring(self._say, wait=True))
+            except FrameworkEnvironmentError as error:
+                self._say(f"dlbench: {error}")
+            self._run_all(tests)
+
+    def _run_all(self, tests: list[str]) -> None:
+        """Run the processes of each side, one after the other."""
         begun = time.monotonic()
         scope = "" if self.checkout is None else " of each side"
         for number in range(1, self.count + 1):

@@ -34,11 +34,13 @@ from dlbench.hardware_probe.gpu import computing
 from dlbench.hardware_probe.sentinel import Reading, take, unquiet_reasons
 from dlbench.reports.results.storage.store import Store
 
+from ..display.numbers import in_words
 from ..errors import FrameworkEnvironmentError, UsageError
 from ..planning.devices import CPU, present
 
 _SHARED = ("/run/lock", "/tmp", "/var/tmp")  # the same for all users, whatever TMPDIR says
 _NAME = "dlbench-measuring.lock"
+_SAY_SECONDS = 60.0  # between lines that say how long it has waited
 _POLL_SECONDS = 1.0  # each look wakes a CPU that the other process may be measuring
 _HELD = (errno.EWOULDBLOCK, errno.EACCES, errno.EAGAIN)
 
@@ -101,8 +103,13 @@ def measuring(
                     "Wait for it to end."
                 )
             report(f"{other} is measuring on this machine; waiting for it to end")
+            begun = said = time.monotonic()
             while not _take_lock(descriptor):
                 time.sleep(_POLL_SECONDS)
+                now = time.monotonic()
+                if now - said >= _SAY_SECONDS:
+                    report(f"still waiting for {_holder(descriptor)} ({in_words(now - begun)})")
+                    said = now
         yield
     finally:
         os.close(descriptor)

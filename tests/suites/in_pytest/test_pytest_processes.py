@@ -5,12 +5,15 @@ The benchmarks read a clock of their own, so that verdicts do not depend on othe
 of a step are in a file, and processes differ by a thousandth.
 """
 
+import fcntl
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 import types
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +28,7 @@ from dlbench.reports.pytest_benchmark.imported import BenchmarkFileError, read, 
 from dlbench.suites.in_pytest.operators import difference_of
 from dlbench.suites.in_pytest.process import Order, ProcessOutcome, wrong_code
 from dlbench.suites.in_pytest.processes import ProfiledPair
+from dlbench.suites.run import quiet
 
 pytest_plugins = ["pytester"]
 
@@ -146,6 +150,20 @@ def test_one_command_saves_a_baseline_and_one_gives_a_verdict(
     processes = {process for name, process in ran if name == "sum"}
     assert len(processes) == 4  # the session, and the three that count
     assert len([name for name, _ in ran if name == "sum"]) == 8
+
+
+def test_processes_wait_for_another_dlbench_that_measures(session, project, tmp_path):
+    descriptor = os.open(tmp_path / "temporary" / quiet._NAME, os.O_CREAT | os.O_RDONLY, 0o644)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    release = threading.Timer(3.0, os.close, [descriptor])
+    release.start()
+    begun = time.monotonic()
+    result = plain(session, "--dlbench-processes", "2", "--dlbench-save", "base.json")
+    assert result.ret == 0
+    assert time.monotonic() - begun >= 3.0
+    result.stdout.fnmatch_lines(
+        ["*is measuring on this machine; waiting for it to end", "dlbench: process 1 of 2"]
+    )
 
 
 def test_a_process_beside_other_programs_does_not_count(session, project, saved):
