@@ -86,7 +86,7 @@ def inspect(interpreter: Path, modules: tuple[str, ...] = ()) -> Inspection:
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise FrameworkEnvironmentError(
             f"{interpreter} is not a Python interpreter that starts. Give the path of its python "
-            "executable."
+            "executable; `dlbench env list` shows those of dlbench's environments."
         ) from error
     # No metadata folder of Python lists the Debian packages of an environment of dlbench.
     with contextlib.suppress(OSError, ValueError, AttributeError):

@@ -107,11 +107,17 @@ def _network(table: Table, place: str) -> Network:
         made = family_of({"family": family.name, "numbers": numbers})
     except NumbersError as error:
         complaint = str(error)
-        if error.key in numbers:
-            near = difflib.get_close_matches(error.key, _ABOUT, n=1)
+        key = error.key
+        # A mistyped key is named rather than the one that is missing for it.
+        unknown = [name for name in numbers if name not in family.fields]
+        if unknown:
+            key = unknown[0]
+            near = difflib.get_close_matches(key, [*family.fields, *_ABOUT], n=1)
             if near:
                 complaint = f"this table has no such key. Did you mean {near[0]!r}?"
-        raise SuiteError(f"{place}, key {error.key}: {complaint}") from error
+            elif key != error.key:
+                complaint = "this table has no such key."
+        raise SuiteError(f"{place}, key {key}: {complaint}") from error
     return network_with(name, made, batch_size, str(table.get("summary", "")) or made.words())
 
 

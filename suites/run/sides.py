@@ -139,8 +139,8 @@ def check_sides_differ(pair: tuple[Side, Side], own: Framework | None = None) ->
         raise UsageError(
             "Both sides are the same. Give what differs: an interpreter (compare: --python "
             "FRAMEWORK=PATH; gate: --baseline FRAMEWORK=PATH), --candidate-env NAME=VALUE, "
-            "--candidate-step FILE with another content, or --baseline-adapters REVISION; --same "
-            "compares identical code on purpose."
+            "--baseline-step FILE (another content, or in another folder), or --baseline-adapters "
+            "REVISION. --same compares identical code on purpose."
         )
 
 

@@ -228,6 +228,10 @@ def test_a_name_that_is_none_is_refused_with_those_there_are(words):
             r"key batchsize: this table has no such key. Did you mean 'batch_",
         ),
         (
+            SMALL.replace("inputs", "input"),
+            r"key input: this table has no such key. Did you mean 'inputs'",
+        ),
+        (
             SMALL.replace('"small"', '"fcn5"'),
             r"fcn5 is a network of dlbench with other numbers. Choose another name",
         ),
@@ -242,7 +246,10 @@ def test_a_name_that_is_none_is_refused_with_those_there_are(words):
             GRID.replace("[8, 16]", str(list(range(1, 6000)))),
             r"\[\[grid\]\] 1: its product is 11998 networks",
         ),
-        (GRID.replace("layers = 1", "layer = 1"), r"\[\[grid\]\] 1, key layers: it is missing"),
+        (
+            GRID.replace("layers = 1", "layer = 1"),
+            r"\[\[grid\]\] 1, key layer: this table has no such key. Did you mean .layers",
+        ),
     ],
 )
 def test_a_wrong_table_is_named_with_its_number_and_key(text, words):
