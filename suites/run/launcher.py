@@ -602,26 +602,30 @@ def _start(
         str(directory),
     ]
     own = {"TMPDIR": str(directory / "tmp"), HOST_LINE: str(line), LAUNCH_MARK: str(directory)}
-    child = subprocess.Popen(
-        supervisor + command,
-        stdin=subprocess.PIPE,
-        stdout=None if request.shown else subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={**os.environ, LAUNCH_MARK: str(directory)},
-        cwd=directory,
-        pass_fds=(line,),
-        start_new_session=True,
-    )
-    assert child.stdin is not None
-    if control_group is not None:
-        try:
-            control_group.add(child.pid)  # it starts the guest only when it has the variables
-        except quota.NoQuotaError:
-            child.stdin.close()
-            _reap(child)
-            raise
-    with contextlib.suppress(BrokenPipeError), child.stdin:
-        child.stdin.write(json.dumps({**guest_environment(request.variables), **own}).encode())
+    variables = json.dumps({**guest_environment(request.variables), **own})
+    # A write to a pipe whose reader was killed would end this process too (SIGPIPE). A write to a
+    # socket need not.
+    host_end, supervisor_end = socket.socketpair()
+    with host_end:
+        with supervisor_end:
+            child = subprocess.Popen(
+                supervisor + command,
+                stdin=supervisor_end,
+                stdout=None if request.shown else subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env={**os.environ, LAUNCH_MARK: str(directory)},
+                cwd=directory,
+                pass_fds=(line,),
+                start_new_session=True,
+            )
+        if control_group is not None:
+            try:
+                control_group.add(child.pid)  # it starts the guest only when it has the variables
+            except quota.NoQuotaError:
+                _reap(child)
+                raise
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            host_end.sendall(variables.encode(), socket.MSG_NOSIGNAL)
     return child
 
 

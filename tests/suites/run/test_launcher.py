@@ -5,8 +5,10 @@ Guests that flood, fork, kill, fill the disk and leave strange things behind are
 their own.
 """
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -43,6 +45,21 @@ def launch_script(folder, body, tick=no_tick, **options):
 def is_well(folder):
     """Tell whether an honest launch ends well after a bad one."""
     return launch(folder).outcome.status is Status.OK
+
+
+def test_a_supervisor_that_ends_before_it_reads_does_not_end_the_host(tmp_path, monkeypatch):
+    """The command line lets SIGPIPE end it, since its reader may leave a pipe early."""
+    monkeypatch.setattr(launcher, "_SUPERVISOR", tmp_path / "supervisor.py")
+    (tmp_path / "supervisor.py").write_text("")
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        code = 2
+        with contextlib.suppress(Exception):
+            launched = launch(tmp_path, variables={"LARGE": "x" * 1_000_000})
+            code = 0 if launched.outcome.status is Status.CRASHED else 1
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def test_a_launch_answers(tmp_path):
