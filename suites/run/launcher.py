@@ -610,7 +610,7 @@ def _start(
         with supervisor_end:
             child = subprocess.Popen(
                 supervisor + command,
-                stdin=supervisor_end,
+                stdin=supervisor_end.fileno(),
                 stdout=None if request.shown else subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 env={**os.environ, LAUNCH_MARK: str(directory)},
