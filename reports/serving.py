@@ -208,7 +208,7 @@ def _page(serving: Serving) -> Page:
         return Page((NOTHING, *serving.matrix.notes), (table(columns, (), key="rows"),))
     limit = ""
     if serving.within is not None:
-        limit = f", 99 calls in 100 within {number(serving.within)} s"
+        limit = f", 99 calls in 100 within {serving.within * 1e3:g} ms"
     tables = []
     for machine, rows in grouped(serving.rows, lambda served: served.usual.machine).items():
         title = f"Most examples per second{limit}, on {hosts[machine].name}"
