@@ -25,7 +25,7 @@ root_doc = "index"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "rooms"]
 source_suffix = {".md": "markdown"}
 include_patterns = [".docs/**.md", "*/docs/**.md", "*.md", "*/*.md", "*/*/README.md"]
-exclude_patterns = [".git", ".venv", ".packages", "build", "dist"]
+exclude_patterns = [".git", ".pytest_cache", ".venv", ".packages", "build", "dist"]
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..families import LEARNING_RATE
 from ..launch import evidence, parity, timing
-from ..launch.parity import Host
+from ..launch.parity import HostLine
 from ..protocol import ParitySample
 from ..reference.adapter import ReferenceAdapter as Honest
 
@@ -128,7 +128,7 @@ def slows_the_clock(self, network, batch):
 def speaks_for_itself_to_the_host(self, network, batch):
     """Speak on the host's line at the pace of made-up samples, and answer with the reference."""
     for number in range(3, 64):
-        host = Host()
+        host = HostLine()
         host._line = number
         try:
             os.fstat(number)

@@ -50,13 +50,10 @@ def commands() -> Iterator[tuple[str, ...]]:
     for word in cli.COMMANDS:
         names = list(getattr(command_of((word,)), "commands", {}))
         if word == "report":
-            names += list(catalogue.modules())
+            names += [name for name, entry in catalogue.reports().items() if entry.of_stores]
         yield (word,)
-        yield from (
-            (word, name)
-            for name in names
-            if name not in ("compare", "bisect", "history", "explain")
-        )
+        for name in names:
+            yield (word, name)
 
 
 ALL = [(), *commands()]
@@ -175,8 +172,8 @@ def test_every_option_command_and_report_with_a_panel_is_in_one_alone() -> None:
     in_panels = [name for names in of_help.COMMAND_PANELS.values() for name in names]
     assert sorted(in_panels) == sorted(cli.COMMANDS)
     reports = [name for names in report.PANELS.values() for name in names]
-    own = {"compare", "bisect", "history", "explain"}
-    assert sorted(reports) == sorted({*catalogue.modules(), "page", "site"} - own)
+    of_stores = {name for name, entry in catalogue.reports().items() if entry.of_stores}
+    assert sorted(reports) == sorted({*of_stores, "page", "site"})
 
 
 def test_code_words_keep_their_backticks_without_colours(monkeypatch: pytest.MonkeyPatch) -> None:
