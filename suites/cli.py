@@ -52,7 +52,7 @@ mini-batch size, is fastest on this machine, and can the number be believed?
 Examples:
 
 - `dlbench run quick`
-- `dlbench gate quick --step old.py --candidate-step new.py --threads 1`
+- `dlbench gate quick --baseline-step old.py --step new.py --threads 1`
 """
 _SINGULAR = ("history", "explain", "tune", "releases", "bisect")
 """Commands whose axes may be named in the singular, too."""

@@ -387,7 +387,8 @@ def planned(
     step = find(own.names[0]) if own is not None and len(own.names) == 1 else None
     if any(files) and step is None:
         raise UsageError(
-            "--baseline-step and --candidate-step need one --step FILE to compare with."
+            "--baseline-step and --candidate-step need one --step FILE to compare with: "
+            "--baseline-step OLD --step NEW."
         )
     pair = sides.pair(
         (baseline, options.interpreters(given)),

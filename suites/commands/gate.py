@@ -44,6 +44,9 @@ class GateOptions(TwoSidesOptions):
 def gate_command(given: GateOptions) -> None:
     """Measure a candidate against a baseline, and fail if it is slower, broken or different.
 
+    With `--step` the suite gives the number of launches and steps, and your step takes the place of
+    its networks.
+
     A pair is one launch of the baseline and one of the candidate, which take turns where they can.
     A cell gets pairs until it has a verdict, 40 at most. Slower cells are profiled, and the
     operators that account for the difference are named. The last line says "gate passed", "gate
@@ -63,7 +66,7 @@ def gate_command(given: GateOptions) -> None:
 
     Examples:
 
-    - `dlbench gate quick --step old.py --candidate-step new.py --threads 1`
+    - `dlbench gate quick --baseline-step old.py --step new.py --threads 1`
     - `dlbench gate quick --frameworks torch --baseline torch=old/bin/python`
     - `dlbench gate quick --qualify --frameworks torch --networks lstm32`
     """

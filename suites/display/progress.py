@@ -163,7 +163,9 @@ class ProgressDisplay(StatusLine):
         pause = max(_MATRIX_SECONDS, seconds_left_overall / 6)
         if self._schedule and self._is_first_matrix(self._schedule.plan, index):
             pause = _FIRST_MATRIX_SECONDS
-        if index < total and time.monotonic() - self._matrix_at > pause:
+        # The end of the run prints the matrix too.
+        is_near_end = index == total or seconds_left_overall < _FIRST_MATRIX_SECONDS
+        if not is_near_end and time.monotonic() - self._matrix_at > pause:
             self.show_matrix()
 
     @staticmethod

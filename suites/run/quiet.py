@@ -108,7 +108,7 @@ def measuring(
                 time.sleep(_POLL_SECONDS)
                 now = time.monotonic()
                 if now - said >= _SAY_SECONDS:
-                    report(f"still waiting for {_holder(descriptor)} ({in_words(now - begun)})")
+                    report(f"{_holder(descriptor)} is still measuring ({in_words(now - begun)})")
                     said = now
         yield
     finally:
