@@ -24,6 +24,7 @@ from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import counted, listed, row_name, short_extra, work_name
 from dlbench.reports.results.number_text import number
+from dlbench.reports.results.quantities import FEWEST_BEYOND
 from dlbench.reports.results.statistics import Summary
 
 _CHOSEN = ("batch_size", "threads", "instances")
@@ -45,6 +46,8 @@ class Served(NamedTuple):
     """The number of measured choices."""
     judged: int
     """Those whose slowest call in a hundred is known, or all without a limit."""
+    unknown: CellResult | None = None
+    """The choice without a known tail that answers most, if it answers more than the best."""
 
     @property
     def times(self) -> float | None:
@@ -107,7 +110,11 @@ def serving(matrix: Matrix, within: float | None) -> Serving:
         alike = choices
         if best is not None:
             alike = [cell for cell in choices if cell.cell.batch_size == best.cell.batch_size]
-        rows.append(Served(best, min(alike, key=_unusual), len(choices), len(judged)))
+        unjudged = [cell for cell in choices if cell not in judged]
+        unknown = max(unjudged, key=_examples, default=None)
+        if unknown is not None and best is not None and _examples(unknown) <= _examples(best):
+            unknown = None
+        rows.append(Served(best, min(alike, key=_unusual), len(choices), len(judged), unknown))
     without_tail: tuple[CellResult, ...] = ()
     if within is not None:
         without_tail = tuple(cell for cell in cells if tail_of(cell) is None)
@@ -234,10 +241,16 @@ def _notes(serving: Serving) -> Iterator[str]:
             f"{first.framework} --write Dockerfile` searches settings to paste. For a network of "
             "your own, add `--suite FILE`."
         )
+    for served in serving.rows:
+        if served.unknown is not None:
+            yield (
+                f"{_network(served)}, {_name(served)}: {_choice_text(served.unknown)} answered "
+                f"{number(_examples(served.unknown))} examples/s. Its p99 is unknown."
+            )
     if serving.without_tail:
         count = counted(len(serving.without_tail), "cell")
         yield (
-            f"Without the slowest in a hundred, since calls are too few: {count}, not counted. "
+            f"Not counted, since the p99 needs {FEWEST_BEYOND * 100} calls in a launch: {count}. "
             "Give launches more `seconds` in the suite's [protocol]."
         )
     shown = [served.best or served.usual for served in serving.rows]

@@ -170,7 +170,7 @@ def why_no_latency(outcome: Outcome) -> str:
     if not calls_of(outcome):
         return "its samples are of several calls each"
     if latency(0.99)(outcome) is None:
-        return "its calls are too few for the slowest in a hundred"
+        return f"too few calls for the slowest in a hundred (a launch needs {FEWEST_BEYOND * 100})"
     return ""
 
 

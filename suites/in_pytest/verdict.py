@@ -172,17 +172,23 @@ class VerdictSession:
             self._profile_interrupted = True
 
     def _write(self) -> None:
-        """Save the benchmarks of all processes."""
+        """Save the benchmarks of the undisturbed processes."""
         if self._save is None:
             return
-        if not self._processes.files:
+        files = self._processes.files
+        if not files:
             self._saved = "not saved: no benchmark was measured"
+            return
+        undisturbed = [file for file in files if file not in self._processes.disturbed]
+        if 2 * len(undisturbed) <= len(files):
+            lost = len(files) - len(undisturbed)
+            self._saved = f"not saved: other programs disturbed {lost} of {len(files)} processes"
             return
         from dlbench.reports.results.naming import counted
 
         from .judging import save
 
-        contents = [json.loads(file.read_text(encoding="utf-8")) for file in self._processes.files]
+        contents = [json.loads(file.read_text(encoding="utf-8")) for file in undisturbed]
         try:
             count = save(contents, self._save)
         except OSError as error:

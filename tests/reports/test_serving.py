@@ -32,6 +32,7 @@ BOTH = answers(0.008, batch_size=1, threads=2)
 DEFAULT = answers(0.009, batch_size=1, threads=0)
 MANY = answers(0.040, batch_size=16, threads=2)
 UNEVEN = answers(0.030, tail=4.0, batch_size=16, threads=1)
+FASTER_WITH_FEW_CALLS = answers(0.1, count=50, batch_size=64, threads=1)
 
 
 def test_the_best_choice_is_that_of_most_examples_and_the_usual_one_is_one_process_with_the_default() -> (
@@ -46,6 +47,17 @@ def test_the_best_choice_is_that_of_most_examples_and_the_usual_one_is_one_proce
     assert row.times == pytest.approx(0.045 / 0.030)
     (row,) = serving(make.matrix(*SINGLE, *BOTH, *MANY, *UNEVEN), 0.009).rows
     assert (row.usual.cell.threads, row.usual.cell.batch_size, row.choices) == (2, 1, 4)
+
+
+def test_a_faster_choice_with_too_few_calls_is_named() -> None:
+    content = serving(make.matrix(*SINGLE, *FASTER_WITH_FEW_CALLS), 0.2)
+    (row,) = content.rows
+    assert row.best is not None
+    assert row.unknown is not None
+    assert row.unknown.cell.batch_size == 64
+    text = " ".join(REPORT.page(content, ReportOptions(within="200ms")).after)
+    assert "mini-batch 64, 1 thread answered" in text
+    assert serving(make.matrix(*SINGLE), 0.2).rows[0].unknown is None
 
 
 @pytest.mark.parametrize(
@@ -78,7 +90,7 @@ def test_cells_of_few_calls_count_only_without_a_limit() -> None:
     content = serving(matrix, 0.02)
     assert content.rows[0].best.cell.batch_size == 1
     page = REPORT.page(content, ReportOptions())
-    assert any("calls are too few: 1 cell, not counted" in line for line in page.after)
+    assert any("needs 200 calls in a launch: 1 cell" in line for line in page.after)
 
 
 def test_a_row_of_few_calls_alone_is_not_said_to_be_slow() -> None:

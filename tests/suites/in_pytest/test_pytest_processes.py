@@ -152,6 +152,26 @@ def test_one_command_saves_a_baseline_and_one_gives_a_verdict(
     assert len([name for name, _ in ran if name == "sum"]) == 8
 
 
+@pytest.mark.parametrize(("disturbed", "code"), [(2, 0), (3, 1)])
+def test_a_baseline_has_the_undisturbed_processes_and_needs_most_of_them(
+    session, project, disturbed, code
+):
+    shares = [0.9] * disturbed + [0.0] * 5
+    (project / "conftest.py").write_text(
+        "from dlbench.suites.in_pytest import processes\n"
+        f"shares = {shares}\n"
+        "processes.CpuUse.of_others_since = lambda now, before: shares.pop(0)\n"
+    )
+    result = plain(session, "--dlbench-processes", "5", "--dlbench-save", "base.json")
+    assert result.ret == code
+    assert (project / "base.json").exists() is (code == 0)
+    lines = {
+        0: "saved 2 benchmarks of 3 processes in */base.json",
+        1: "not saved: other programs disturbed 3 of 5 processes",
+    }
+    result.stdout.fnmatch_lines([lines[code]])
+
+
 def test_processes_wait_for_another_dlbench_that_measures(session, project, tmp_path):
     descriptor = os.open(tmp_path / "temporary" / quiet._NAME, os.O_CREAT | os.O_RDONLY, 0o644)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
