@@ -26,6 +26,7 @@ from properties import examples
 from dlbench.adapters.protocol import TUNED, Contention, Status, ThreadEvidence
 from dlbench.hardware_probe import probe
 from dlbench.reports.results.record import BASELINE, CANDIDATE, SEARCH
+from dlbench.suites.planning.plan import PlannedLaunch
 from dlbench.suites.run import judge, launch_files, runner
 from dlbench.suites.run.preparation import Reference
 from dlbench.suites.run.sides import Side
@@ -195,6 +196,22 @@ def test_an_undisturbed_attempt_ends_the_attempts():
     records = [record for record in store.records() if record.attempt > 0]
     assert {(r.cell.network, r.launch, r.attempt) for r in records} == {("fcn5", 0, 1)}
     assert len(records) > 2
+
+
+@pytest.mark.parametrize(("in_turns", "attempts"), [(False, 3), (True, 1)])
+def test_launches_in_turns_are_not_repeated_since_their_turns_were(monkeypatch, in_turns, attempts):
+    asked = []
+
+    def record_attempts(runners, launches, protocol_of, *, most=1, **options):
+        asked.append(most)
+        return iter(())
+
+    monkeypatch.setattr(runner, "run_attempts", record_attempts)
+    store = open_store()
+    cell = next(cell for cell in PLAN.cells if cell.framework != "null")
+    carried_out = runner_of(store, begin(store), Pretender(), quiet_wait=BusyFor())
+    carried_out._launch((PlannedLaunch(cell, 0, "", in_turns),))
+    assert asked == [attempts]
 
 
 def test_a_quiet_machine_is_not_waited_for_where_no_launch_fits_the_budget():
