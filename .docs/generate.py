@@ -153,10 +153,10 @@ def family_section(family: type[Family]) -> str:
     """Return what a family of networks computes, and the table of its numbers."""
     comments = {name: comment for name, _, _, comment in fields_of(family)}
     rows = []
-    for name, each in family.fields.items():
-        words = each.keywords.get("known")
-        value = code(words) if words else VALUES[each.func]
-        usual = each.keywords.get("usual", "required")
+    for name, number in family.fields.items():
+        words = number.keywords.get("known")
+        value = code(words) if words else VALUES[number.func]
+        usual = number.keywords.get("usual", "required")
         default = comments[name] if callable(usual) else usual
         rows.append((f"`{name}`", value, default))
     heads = ("number", "value", "default")
@@ -168,15 +168,15 @@ def frameworks() -> str:
     """Return the frameworks with their modes."""
     framework_rows = []
     mode_rows = []
-    for name, each in framework.offered().items():
-        size = f"{each.download_megabytes} MB" if each.download_megabytes else ""
-        pythons = [f"Python {version}" for version in each.python[:1]]
-        needs = ", ".join([*pythons, *each.python[1:], *each.programs])
-        about = each.unavailable or each.summary
-        versions = locked_versions(each)
-        framework_rows.append((f"`{name}`", each.title, versions, about, needs, size))
-        tuning = code(dict.fromkeys([*each.tuning, *each.tuned_with]))
-        for mode, its in each.modes.items():
+    for name, entry in framework.offered().items():
+        size = f"{entry.download_megabytes} MB" if entry.download_megabytes else ""
+        pythons = [f"Python {version}" for version in entry.python[:1]]
+        needs = ", ".join([*pythons, *entry.python[1:], *entry.programs])
+        about = entry.unavailable or entry.summary
+        versions = locked_versions(entry)
+        framework_rows.append((f"`{name}`", entry.title, versions, about, needs, size))
+        tuning = code(dict.fromkeys([*entry.tuning, *entry.tuned_with]))
+        for mode, its in entry.modes.items():
             mode_rows.append((f"`{name}`", f"`{mode}`", its.summary, its.inference, tuning))
             tuning = ""
     return "\n\n".join(
@@ -198,14 +198,14 @@ def frameworks() -> str:
     )
 
 
-def locked_versions(each: framework.Framework) -> str:
+def locked_versions(entry: framework.Framework) -> str:
     """Return the versions of a framework's own package in its locks."""
-    if not each.packages:
+    if not entry.packages:
         return ""
-    package = each.packages[0].partition("[")[0]
+    package = entry.packages[0].partition("[")[0]
     versions = []
-    for lock in dict.fromkeys([*each.locks.values(), each.requirements]):
-        text = (each.directory / lock).read_text(encoding="utf-8")
+    for lock in dict.fromkeys([*entry.locks.values(), entry.requirements]):
+        text = (entry.directory / lock).read_text(encoding="utf-8")
         versions += re.findall(rf"^{re.escape(package)}==(\S+)", text, re.MULTILINE)
     return ", ".join(versions)
 

@@ -634,7 +634,8 @@ def compare_pairs(
     """
     rule = rule.of_quantity(quantity)
     used, lost = pairs_of(records, host, quantity)
-    by_turns = all(_took_turns_on_cpu(*pair) for pair in complete_pairs(records))
+    pairs = complete_pairs(records)
+    by_turns = bool(pairs) and all(_took_turns_on_cpu(*pair) for pair in pairs)
     before = side_of(_of_side(records, BASELINE), host, quantity, by_turns)
     after = side_of(_of_side(records, CANDIDATE), host, quantity, by_turns)
     tails = tails_of_quantity(records, host, quantity)

@@ -39,7 +39,7 @@ def two_tools(tensorflow: float, torch: float, spread: float = 0.01) -> list[mak
         (25.0, 0.01, ClaimVerdict.IN_DIRECTION),
         (2.0, 0.01, ClaimVerdict.IN_DIRECTION),
         (0.5, 0.01, ClaimVerdict.DIFFERS),
-        (1.01, 0.001, ClaimVerdict.INCONCLUSIVE),  # a difference of 1 % is none worth a word
+        (1.01, 0.001, ClaimVerdict.INCONCLUSIVE),  # a difference of 1 % does not matter
         (1.3, 0.4, ClaimVerdict.INCONCLUSIVE),  # noise
     ],
 )
