@@ -29,6 +29,8 @@ FILE_SCHEMA = 1
 """Rises whenever a reader of the old form would misread the new one."""
 PROCESSES_KEY = "dlbench_processes"
 """Key in a benchmark's ``extra_info``: the processes with the numbers of their samples."""
+QUANTITIES_KEY = "dlbench_quantities"
+"""Key in the ``extra_info`` of a benchmark of one process: its quantities besides time."""
 FORMAT_VERSION = "5.0.0"
 """The version of pytest-benchmark with this form of file."""
 

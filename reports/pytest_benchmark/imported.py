@@ -23,6 +23,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
+    TypeAdapter,
     ValidationError,
 )
 
@@ -31,6 +32,7 @@ from dlbench.reports.pytest_benchmark.export import (
     FILE_SCHEMA,
     KEY,
     PROCESSES_KEY,
+    QUANTITIES_KEY,
     probed,
     samples_of,
 )
@@ -78,6 +80,8 @@ def _newest(schema: int) -> int:
 
 
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_QUANTITIES = TypeAdapter(dict[str, Amount])
 Schema = Annotated[int, Field(alias="schema"), AfterValidator(_newest)]
 KeptRecord = Annotated[Record, PlainValidator(Record.from_dict)]
 
@@ -181,6 +185,7 @@ class _Process(_Data):
     made: Annotated[datetime, Field(alias="datetime"), BeforeValidator(_moment)]
     samples: Annotated[int, Field(ge=1)]
     iterations: Annotated[int, Field(ge=1, le=10**12)]
+    quantities: dict[str, Amount] = {}
 
 
 class Benchmark(_Data):
@@ -194,6 +199,14 @@ class Benchmark(_Data):
     params: Any = None
     options: dict[str, Any] = {}
     extra_info: dict[str, Any] = {}
+
+    @property
+    def quantities(self) -> dict[str, float]:
+        """Its quantities besides time, of one process, by the names of `results.judged`."""
+        try:
+            return _QUANTITIES.validate_python(self.extra_info.get(QUANTITIES_KEY, {}))
+        except ValidationError:
+            return {}
 
 
 class _Kept(_Data):
@@ -444,7 +457,10 @@ def _split_by_process(
         samples = data[first : first + process.samples]
         first += process.samples
         stats = Stats(median=median(samples), iterations=process.iterations, data=samples)
-        part = benchmark.model_copy(update={"stats": stats, "extra_info": extra_info})
+        of_process = extra_info
+        if process.quantities:
+            of_process = {**extra_info, QUANTITIES_KEY: process.quantities}
+        part = benchmark.model_copy(update={"stats": stats, "extra_info": of_process})
         parts.append((process.made, part))
     return parts
 
@@ -851,6 +867,8 @@ def _foreign_record(
     samples = [round(seconds * stats.iterations * 1e9) for seconds in stats.data or ()]
     if not samples:
         kept["stats"] = stats.model_dump(exclude={"data"})
+    quantities = benchmark.quantities
+    memory = quantities.get("memory")
     return Record(
         run=run,
         suite=PYTEST_BENCHMARK,
@@ -861,6 +879,9 @@ def _foreign_record(
             samples_ns=samples,
             steps_per_sample=stats.iterations,
             statistics=stats.of_samples_not_kept(),
+            import_seconds=quantities.get("import"),
+            first_step_seconds=quantities.get("first_step"),
+            peak_memory_bytes=None if memory is None else round(memory * 2**20),
             parity=Parity(
                 "unchecked", "imported: there is no reference", [], None, None, "", 0.0, 0.0, 0.0
             ),

@@ -2,14 +2,14 @@
 
 Such a file is an ordinary one: ``stats.data`` of a benchmark holds the samples of all processes,
 one process after another. ``extra_info["dlbench_processes"]`` has the number of samples of each
-process, so that `dlbench.reports.pytest_benchmark.imported.launches_of` returns each process as a
-launch.
+process and its quantities besides time, so that
+`dlbench.reports.pytest_benchmark.imported.launches_of` returns each process as a launch.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from dlbench.reports.pytest_benchmark.export import PROCESSES_KEY, stats
+from dlbench.reports.pytest_benchmark.export import PROCESSES_KEY, QUANTITIES_KEY, stats
 
 
 def merged(contents: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -35,9 +35,14 @@ def _merge_benchmark(measured: Sequence[tuple[str, dict[str, Any]]]) -> dict[str
         samples = benchmark["stats"]["data"]
         iterations = benchmark["stats"]["iterations"]
         data += samples
-        processes.append({"datetime": moment, "samples": len(samples), "iterations": iterations})
+        process = {"datetime": moment, "samples": len(samples), "iterations": iterations}
+        quantities = benchmark["extra_info"].get(QUANTITIES_KEY)
+        if quantities:
+            process["quantities"] = quantities
+        processes.append(process)
     counts = {process["iterations"] for process in processes}
     shared = counts.pop() if len(counts) == 1 else 1
     _, last = measured[-1]
     extra_info = {**last["extra_info"], PROCESSES_KEY: processes}
+    extra_info.pop(QUANTITIES_KEY, None)
     return {**last, "extra_info": extra_info, "stats": stats(data, shared)}

@@ -23,7 +23,7 @@ from dlbench.reports.results.disturbance import left_out
 from dlbench.reports.results.flag_kinds import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag
 from dlbench.reports.results.flags import cell_flags, record_flags
 from dlbench.reports.results.hosts import UNKNOWN_MACHINE, Host
-from dlbench.reports.results.judged import JUDGED, TIME, is_of_clock
+from dlbench.reports.results.judged import JUDGED, TIME, is_of_clock, value_of
 from dlbench.reports.results.keys import grouped, row_of, row_order, work_of
 from dlbench.reports.results.losses import (
     FirstLosses,
@@ -664,7 +664,7 @@ def _value(record: Record, quantity: str) -> float | None:
     seconds = _seconds(record)
     if quantity == TIME or seconds is None:
         return seconds
-    return JUDGED[quantity].value(record.outcome)
+    return value_of(record.outcome, quantity)
 
 
 def side_of(
@@ -847,7 +847,8 @@ def _contended_pairs(
 
 
 def _adjusted(cells: Sequence[CellComparison], rule: Rule) -> list[CellComparison]:
-    judgements = adjust([cell.judgement for cell in cells], rule)
+    rules = [rule.of_quantity(cell.quantity) for cell in cells]
+    judgements = adjust([cell.judgement for cell in cells], rules)
     adjusted = []
     for cell, judgement in zip(cells, judgements, strict=True):
         adjusted.append(replace(cell, judgement=judgement))

@@ -14,7 +14,7 @@ from dlbench.reports.results.quantities import OF_LAUNCHES, start_seconds
 TIME = "time"
 """The seconds of a step, by the rounds or the median of a launch."""
 FEW_FAULTS = 10.0
-"""Page faults of a step that are as good as none: a ratio of fewer means nothing."""
+"""Page faults of a step that are as good as none."""
 
 
 class JudgedQuantity(NamedTuple):
@@ -27,11 +27,14 @@ class JudgedQuantity(NamedTuple):
     value: Callable[[Outcome], float | None]
     of_clock: bool
     """Whether other programs disturb it; a count stays what it is."""
+    least: float = 0.0
+    """Smaller values count as this one: a ratio of them means nothing."""
 
 
-def _faults(outcome: Outcome) -> float | None:
-    faults = faults_per_step(outcome)
-    return None if faults is None else max(faults, FEW_FAULTS)
+def value_of(outcome: Outcome, quantity: str) -> float | None:
+    """Return a launch's value of a quantity other than the time of a step; None if unknown."""
+    value = JUDGED[quantity].value(outcome)
+    return None if value is None else max(value, JUDGED[quantity].least)
 
 
 def _value_of(name: str) -> Callable[[Outcome], float | None]:
@@ -46,7 +49,9 @@ JUDGED = {
     ),
     "import": JudgedQuantity("time to import", 0.1, _value_of("import"), of_clock=True),
     "start": JudgedQuantity("time to the end of the first step", 0.1, start_seconds, of_clock=True),
-    "faults": JudgedQuantity("page faults a step", 0.1, _faults, of_clock=False),
+    "faults": JudgedQuantity(
+        "page faults a step", 0.1, faults_per_step, of_clock=False, least=FEW_FAULTS
+    ),
 }
 """By the name that `report matrix --quantity` has for it."""
 NAMES = (TIME, *JUDGED)

@@ -396,11 +396,12 @@ def judge_pairs(
     return _decide(estimate, rule, effect, (pairs, pairs), error, pairs - 1)
 
 
-def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgement]:
+def adjust(judgements: Sequence[Judgement], rules: Sequence[Rule] | None = None) -> list[Judgement]:
     """Return the judgements with p-values adjusted for their number (Benjamini and Hochberg 1995).
 
-    A regression or an improvement that does not survive the adjustment becomes inconclusive.
-    Comparisons of machines and of different work stay as they are.
+    ``rules`` are those of the judgements, `DEFAULT` if not given. A regression or an improvement
+    that does not survive the adjustment becomes inconclusive. Comparisons of machines and of
+    different work stay as they are.
     """
     from scipy.stats import false_discovery_control  # slow to import
 
@@ -416,6 +417,7 @@ def adjust(judgements: Sequence[Judgement], rule: Rule = DEFAULT) -> list[Judgem
     if not places:
         return adjusted
     for place, p_value in zip(places, false_discovery_control(doubled), strict=True):
+        rule = DEFAULT if rules is None else rules[place]
         adjusted[place] = _adjust(judgements[place], float(p_value), len(places), rule)
     return adjusted
 

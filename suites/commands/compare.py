@@ -27,7 +27,7 @@ from dlbench.reports.formats.outputs import why_unwritable
 from dlbench.reports.report import Report, ReportOptions
 from dlbench.reports.results.comparison import CellComparison, Comparison, compare_runs
 from dlbench.reports.results.hosts import Host, host_of, read_host
-from dlbench.reports.results.judged import JUDGED, NAMES, TIME
+from dlbench.reports.results.judged import NAMES, TIME
 from dlbench.reports.results.naming import counted
 from dlbench.reports.results.record import BASELINE, BISECTING, CANDIDATE, SEARCHING, Record, Run
 from dlbench.reports.results.results import run_named
@@ -42,6 +42,7 @@ from ..errors import EXIT_CODES, GATE_UNDECIDED, DlbenchError, UsageError, unkno
 from ..planning import values
 from ..planning.axes import listed_or
 from ..planning.framework import find
+from ..planning.judged import judged_given
 from ..planning.plan import Plan, check_count, check_variables, heap_line
 from ..planning.suite import load, shipped
 from ..run import profiling, resume, sides
@@ -351,27 +352,6 @@ def rule_given(
 def rule_of_two_sides(given: TwoSidesOptions, usual: Rule = DEFAULT) -> Rule:
     """Return the rule of a comparison or a gate. Raises UsageError."""
     return rule_given(usual, given.threshold, given.tolerance, given.allow_different, given.judge)
-
-
-def judged_given(text: str) -> dict[str, Any]:
-    """Return `Rule.judges_time` and `Rule.further` from the words of --judge. Raises UsageError."""
-    further: dict[str, float] = {}
-    names = []
-    for word in values.words(text):
-        name, equals, share = word.partition("=")
-        values.one_of(name, "quantity to judge by", NAMES)
-        names.append(name)
-        if name == TIME:
-            if equals:
-                raise UsageError(
-                    "time takes no share to judge by: its thresholds are --threshold and "
-                    "--tolerance."
-                )
-        elif equals:
-            further[name] = values.share(share, f"the threshold of {name}")
-        else:
-            further[name] = JUDGED[name].threshold
-    return {"judges_time": TIME in names, "further": tuple(further.items())}
 
 
 def planned(

@@ -1,13 +1,14 @@
 """The judgement of a session's benchmarks against a baseline.
 
-`verdict` loads it once there is something to judge. Every benchmark is judged by its launches. The
+`verdict` loads it once there is something to judge. Every benchmark is judged by its launches, in
+its time and in the other quantities that the user named. The
 baseline was measured in another session: intervals allow for a shift of the machine
 (`compare.verdict`), and fewer than three launches on a side give no verdict.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from dlbench.reports.compare.report import GateOutcome, outcome_of
 from dlbench.reports.formats.json import json_text
 from dlbench.reports.pytest_benchmark.export import KEY, counted
 from dlbench.reports.pytest_benchmark.imported import (
+    Benchmark,
     BenchmarkFile,
     BenchmarkFileError,
     Sessions,
@@ -26,17 +28,20 @@ from dlbench.reports.pytest_benchmark.imported import (
 from dlbench.reports.pytest_benchmark.processes import merged
 from dlbench.reports.results.comparison import SideOfCell, judge_sides, side_of
 from dlbench.reports.results.hosts import UNKNOWN_MACHINE, Host, read_host
+from dlbench.reports.results.judged import JUDGED, TIME, is_of_clock
 from dlbench.reports.results.naming import counted as number_of
 from dlbench.reports.results.naming import listed
 from dlbench.reports.results.number_text import change_in_words
 from dlbench.reports.results.record import CANDIDATE, Record
 from dlbench.reports.results.results import Results
-from dlbench.reports.results.verdict import DEFAULT, FEWEST_LAUNCHES, Judgement, Verdict, adjust
+from dlbench.reports.results.verdict import FEWEST_LAUNCHES, Judgement, Rule, Verdict, adjust
 
 from .options import ENOUGH_PROCESSES
 
 Key = Cell | str
 """A benchmark's cell, or the full name of a plain benchmark."""
+Sides = dict[str, SideOfCell]
+"""One side of a benchmark, by the quantity that is judged."""
 _OTHER_ROOT = (
     "pytest's root folder is not that of the baseline, whose benchmarks were looked up {}. Write "
     "a file after an equals sign (--dlbench-baseline=FILE): pytest takes a path in a word of its "
@@ -53,22 +58,47 @@ class MeasuredBenchmark:
     name: str
     """Its full name, the id of its test."""
     key: Key
-    side: SideOfCell
+    sides: Sides
     machine: str
     """Fingerprint."""
 
 
+@dataclass(frozen=True)
+class PlainLaunch:
+    """A process that measured a plain benchmark."""
+
+    seconds: float
+    """The median of a call."""
+    quantities: Mapping[str, float]
+    disturbed: bool = False
+    """Whether other programs disturbed it, so that its times do not count."""
+
+    @classmethod
+    def read(cls, benchmark: Benchmark, disturbed: bool) -> "PlainLaunch":
+        """Read a launch from the benchmark of a file of one process."""
+        return cls(benchmark.stats.median, benchmark.quantities, disturbed)
+
+    def value(self, quantity: str) -> float | None:
+        """Return its value of a quantity that is judged; None where it was not measured."""
+        if quantity == TIME:
+            return self.seconds
+        value = self.quantities.get(quantity)
+        return None if value is None else max(value, JUDGED[quantity].least)
+
+
 @dataclass
 class Baselines:
-    """Launches by benchmark and machine.
+    """Launches by benchmark and machine, in the quantities that ``rule`` judges.
 
     Later ones of the same cell on the same machine replace earlier ones.
     """
 
-    sides: dict[tuple[Key, str], SideOfCell] = field(default_factory=dict)
+    rule: Rule
+    sides: dict[tuple[Key, str], Sides] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     """Sentences about measurements that were left out of the files."""
     _sessions: Sessions = field(default_factory=Sessions)
+    _plain: dict[tuple[str, str], list[PlainLaunch]] = field(default_factory=dict)
 
     def add(self, target: str) -> None:
         """Add a JSON file of pytest-benchmark, a folder of these, or a store.
@@ -99,7 +129,7 @@ class Baselines:
             self.notes.append(repetition)
         host = read_host(file.fingerprint, file.machine)
         for (cell, machine), records in _newest(file.records).items():
-            self.sides[cell, machine] = side_of(records, host)
+            self.sides[cell, machine] = self.sides_of(records, host)
         measured = file.measurements
         repeated = self._sessions.repeated(file.made, measured)
         self._sessions.add(file.made, file.name, measured)
@@ -107,24 +137,29 @@ class Baselines:
             for benchmark in launch.foreign:
                 name = benchmark.fullname
                 if name not in repeated:
-                    earlier = self.sides.get((name, launch.fingerprint), plain_side())
-                    medians = earlier.launch_medians
-                    if not disturbed:
-                        medians = (*medians, benchmark.stats.median)
-                    count = earlier.contended + disturbed
-                    self.sides[name, launch.fingerprint] = plain_side(*medians, disturbed=count)
+                    launches = self._plain.setdefault((name, launch.fingerprint), [])
+                    launches.append(PlainLaunch.read(benchmark, disturbed))
+                    self.sides[name, launch.fingerprint] = self.plain_sides(launches)
         if repeated:
             self.notes.append(
                 f"{file.name} repeats measurements of an earlier file; they count once."
             )
 
-    def find(self, key: Key, machine: str) -> tuple[SideOfCell, str] | None:
+    def sides_of(self, records: Sequence[Record], host: Host | None) -> Sides:
+        """Return the launches of a cell as one side, by quantity."""
+        return {quantity: side_of(records, host, quantity) for quantity in self.rule.judged}
+
+    def plain_sides(self, launches: Sequence[PlainLaunch]) -> Sides:
+        """Return the launches of a plain benchmark as one side, by quantity."""
+        return {quantity: plain_side(launches, quantity) for quantity in self.rule.judged}
+
+    def find(self, key: Key, machine: str) -> tuple[Sides, str] | None:
         """Return the launches of a benchmark, preferably on this machine, and their machine."""
         if (key, machine) in self.sides:
             return self.sides[key, machine], machine
-        for (other_key, other_machine), side in self.sides.items():
+        for (other_key, other_machine), sides in self.sides.items():
             if other_key == key:
-                return side, other_machine
+                return sides, other_machine
         return None
 
     def machines_of(self, key: Key) -> set[str]:
@@ -138,10 +173,10 @@ class Baselines:
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Change full names of plain benchmarks."""
-        renamed: dict[tuple[Key, str], SideOfCell] = {}
-        for (key, machine), side in self.sides.items():
+        renamed: dict[tuple[Key, str], Sides] = {}
+        for (key, machine), sides in self.sides.items():
             new_key = names.get(key, key) if isinstance(key, str) else key
-            renamed[new_key, machine] = side
+            renamed[new_key, machine] = sides
         self.sides = renamed
 
     def _add_folder(self, target: str) -> None:
@@ -171,15 +206,31 @@ class Baselines:
             foreign = records[-1].outcome.facts.pytest_benchmark
             if isinstance(foreign, dict) and "fullname" in foreign:
                 key = str(foreign["fullname"])
-            self.sides[key, machine] = side_of(records, results.hosts.get(machine))
+            self.sides[key, machine] = self.sides_of(records, results.hosts.get(machine))
+
+
+@dataclass(frozen=True)
+class JudgedBenchmark:
+    """The judgement of a benchmark in one quantity."""
+
+    name: str
+    """The full name of the benchmark."""
+    quantity: str
+    judgement: Judgement
+    label: str
+    """The name, with the quantity that is judged if that is not its time."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the judgement."""
+        return self.judgement.verdict
 
 
 @dataclass(frozen=True)
 class SessionJudgements:
     """The judgements of a session."""
 
-    judgements: tuple[tuple[str, Judgement], ...]
-    """By the full names of benchmarks."""
+    benchmarks: tuple[JudgedBenchmark, ...]
     added: tuple[str, ...]
     """Benchmarks that the baseline lacks: new or renamed ones."""
     gone: tuple[str, ...]
@@ -193,30 +244,37 @@ class SessionJudgements:
         A comparison with another machine says nothing about a change.
         """
         counts: Counter[Verdict] = Counter()
-        for _, judgement in self.judgements:
-            verdict = judgement.verdict
+        for judged in self.benchmarks:
+            verdict = judged.verdict
             if verdict is Verdict.COMPARISON:
                 verdict = Verdict.INCONCLUSIVE
             counts[verdict] += 1
-        return outcome_of(counts, "benchmark")
+        if all(judged.quantity == TIME for judged in self.benchmarks):
+            return outcome_of(counts, "benchmark")
+        return outcome_of(counts, "comparison", of_time=False)
 
     @property
     def slower(self) -> list[str]:
         """The benchmarks that got slower."""
-        return [name for name, judged in self.judgements if judged.verdict is Verdict.REGRESSION]
+        slower = []
+        for judged in self.benchmarks:
+            if judged.quantity == TIME and judged.verdict is Verdict.REGRESSION:
+                slower.append(judged.name)
+        return slower
 
     @property
     def lines(self) -> list[tuple[str, bool]]:
         """The lines to show, and whether in red."""
         order = list(Verdict)
-        counts = Counter(judgement.verdict for _, judgement in self.judgements)
+        counts = Counter(judged.verdict for judged in self.benchmarks)
         width = max(map(len, counts), default=0)
         lines: list[tuple[str, bool]] = []
-        for name, judgement in sorted(
-            self.judgements, key=lambda pair: (order.index(pair[1].verdict), pair[0])
+        for judged in sorted(
+            self.benchmarks, key=lambda judged: (order.index(judged.verdict), judged.label)
         ):
-            text = f"{judgement.verdict:{width}}  {name}: {sentence_of(judgement)}"
-            lines.append((text, judgement.verdict is Verdict.REGRESSION))
+            sentence = sentence_of(judged.judgement, judged.quantity)
+            text = f"{judged.verdict:{width}}  {judged.label}: {sentence}"
+            lines.append((text, judged.verdict is Verdict.REGRESSION))
         notes = []
         if counts:
             numbers = [f"{counts[verdict]} {verdict}" for verdict in order if counts[verdict]]
@@ -242,29 +300,78 @@ def judge_all(
     ``left_out`` tells whether the session chose not to run a benchmark of the baseline,
     ``in_turns`` whether the baseline was measured meanwhile, on the same machine.
     """
-    judged: dict[str, Judgement] = {}
+    judged: list[JudgedBenchmark] = []
+    added = []
     for candidate in candidates:
         launches = baselines.find(candidate.key, candidate.machine)
-        if launches is not None:
-            side, machine = launches
-            same_machine = in_turns or machine == candidate.machine != UNKNOWN_MACHINE
-            judged[candidate.name] = _judge(side, candidate.side, same_machine, in_turns)
-    judgements = tuple(zip(judged, adjust(list(judged.values())), strict=True))
-    known = {candidate.key for candidate in candidates}
-    added = tuple(candidate.name for candidate in candidates if candidate.name not in judged)
-    gone = tuple(name for name in baselines.names if name not in known and not left_out(name))
-    remedies = _remedies(judgements, candidates, in_turns)
-    return SessionJudgements(judgements, added, gone, (*baselines.notes, *remedies))
+        if launches is None:
+            added.append(candidate.name)
+            continue
+        sides, machine = launches
+        same_machine = in_turns or machine == candidate.machine != UNKNOWN_MACHINE
+        judged += _judge_benchmark(sides, candidate, baselines.rule, same_machine, in_turns)
+    judged = _without_repeated_labels(judged)
+    judgements = [benchmark.judgement for benchmark in judged]
+    rules = [baselines.rule.of_quantity(benchmark.quantity) for benchmark in judged]
+    benchmarks = []
+    for benchmark, judgement in zip(judged, adjust(judgements, rules), strict=True):
+        benchmarks.append(replace(benchmark, judgement=judgement))
+    measured = {candidate.key for candidate in candidates}
+    gone = tuple(name for name in baselines.names if name not in measured and not left_out(name))
+    remedies = _remedies(benchmarks, candidates, in_turns)
+    notes = (*baselines.notes, *remedies)
+    return SessionJudgements(tuple(benchmarks), tuple(added), gone, notes)
 
 
-def sentence_of(judgement: Judgement) -> str:
+def _judge_benchmark(
+    before: Sides, candidate: MeasuredBenchmark, rule: Rule, same_machine: bool, same_session: bool
+) -> list[JudgedBenchmark]:
+    """Judge a benchmark in each quantity."""
+    benchmarks = []
+    for quantity in rule.judged:
+        judgement = _judge(
+            before[quantity],
+            candidate.sides[quantity],
+            rule.of_quantity(quantity),
+            same_machine,
+            same_session,
+            quantity,
+        )
+        label = _label_of(candidate, quantity)
+        benchmarks.append(JudgedBenchmark(candidate.name, quantity, judgement, label))
+        sides = before[quantity], candidate.sides[quantity]
+        ran = all(side.status is Status.OK for side in sides)
+        if not ran or judgement.verdict is Verdict.DIFFERENT:
+            break  # the others would say the same
+    return benchmarks
+
+
+def _label_of(candidate: MeasuredBenchmark, quantity: str) -> str:
+    if quantity == TIME:
+        return candidate.name
+    name = candidate.name
+    if quantity == "import" and isinstance(candidate.key, str):
+        name = name.partition("::")[0]  # plain benchmarks of a file are imported together
+    return f"{name}, {JUDGED[quantity].words}"
+
+
+def _without_repeated_labels(benchmarks: Iterable[JudgedBenchmark]) -> list[JudgedBenchmark]:
+    """Return the first judgement of each label: a file's import is judged once."""
+    by_label: dict[str, JudgedBenchmark] = {}
+    for benchmark in benchmarks:
+        by_label.setdefault(benchmark.label, benchmark)
+    return list(by_label.values())
+
+
+def sentence_of(judgement: Judgement, quantity: str = TIME) -> str:
     """Return the reason of a judgement, with its ratio where the reason has none."""
     if judgement.ratio is None:
         return judgement.sentence
     has_interval = judgement.ratio.low is not None
     if has_interval and judgement.verdict is not Verdict.COMPARISON:
         return judgement.sentence
-    return f"{change_in_words(judgement.ratio.value, None, None)}; {judgement.sentence}"
+    words = ("slower", "faster") if quantity == TIME else ("more", "less")
+    return f"{change_in_words(judgement.ratio.value, None, None, *words)}; {judgement.sentence}"
 
 
 def candidates_of_session(
@@ -284,17 +391,18 @@ def candidates_of_session(
         evidence = benchmark["extra_info"].get(KEY)
         if isinstance(evidence, dict):
             records = [Record.from_dict(record) for record in evidence["records"]]
-            side = side_of(records, host)
-            candidates[name] = MeasuredBenchmark(name, records[-1].cell, side, records[-1].machine)
+            sides = baselines.sides_of(records, host)
+            cell = records[-1].cell
+            candidates[name] = MeasuredBenchmark(name, cell, sides, records[-1].machine)
             continue
         # A file of a session that measured cells, too, knows its machine by dlbench's fingerprint.
         machine = host.fingerprint
         known = baselines.machines_of(name)
         if known and machine not in known:
             machine = foreign_machine()
-        candidates[name] = MeasuredBenchmark(
-            name, name, plain_side(float(benchmark["median"])), machine
-        )
+        launch = PlainLaunch(float(benchmark["median"]), {})
+        sides = baselines.plain_sides([launch])
+        candidates[name] = MeasuredBenchmark(name, name, sides, machine)
     return list(candidates.values())
 
 
@@ -305,22 +413,18 @@ def candidates_of_processes(
 
     Each file is of one process, ``disturbed`` tells which of them other programs did.
     """
-    times: dict[str, list[float]] = {}
-    lost: Counter[str] = Counter()
+    launches_by_name: dict[str, list[PlainLaunch]] = {}
     for file, was_disturbed in zip(files, disturbed, strict=True):
         for benchmark in file.foreign:
-            undisturbed = times.setdefault(benchmark.fullname, [])
-            if was_disturbed:
-                lost[benchmark.fullname] += 1
-            else:
-                undisturbed.append(benchmark.stats.median)
+            launches = launches_by_name.setdefault(benchmark.fullname, [])
+            launches.append(PlainLaunch.read(benchmark, was_disturbed))
     candidates = []
-    for name, seconds in times.items():
+    for name, launches in launches_by_name.items():
         machine = host.fingerprint
         if machine not in baselines.machines_of(name):
             machine = files[0].fingerprint
-        side = plain_side(*seconds, disturbed=lost[name])
-        candidates.append(MeasuredBenchmark(name, name, side, machine))
+        sides = baselines.plain_sides(launches)
+        candidates.append(MeasuredBenchmark(name, name, sides, machine))
     return candidates
 
 
@@ -336,23 +440,36 @@ def save(contents: Sequence[dict[str, Any]], path: Path) -> int:
     return len(content["benchmarks"])
 
 
-def plain_side(*seconds: float, disturbed: int = 0) -> SideOfCell:
-    """Return the launches of a plain benchmark, by their medians; ``disturbed`` more have none."""
-    return SideOfCell(Status.OK, "", len(seconds), seconds, disturbed)
+def plain_side(launches: Sequence[PlainLaunch], quantity: str) -> SideOfCell:
+    """Return the launches of a plain benchmark by a quantity; disturbed ones have no times."""
+    counting = launches
+    if is_of_clock(quantity):
+        counting = [launch for launch in launches if not launch.disturbed]
+    values = [launch.value(quantity) for launch in counting]
+    numbers = tuple(value for value in values if value is not None)
+    lost = len(launches) - len(counting)
+    return SideOfCell(Status.OK, "", len(numbers), numbers, lost)
 
 
 def _judge(
-    before: SideOfCell, after: SideOfCell, same_machine: bool, same_session: bool
+    before: SideOfCell,
+    after: SideOfCell,
+    rule: Rule,
+    same_machine: bool,
+    same_session: bool,
+    quantity: str,
 ) -> Judgement:
-    times = (*before.launch_medians, *after.launch_medians)
-    if times and min(times) < CLOCK_SECONDS:
+    values = (*before.launch_medians, *after.launch_medians)
+    if values and is_of_clock(quantity) and min(values) < CLOCK_SECONDS:
         words = "shorter than the clock resolves: no ratio. Let the benchmark do more in each call"
         return Judgement(Verdict.INCONCLUSIVE, words, before.launches, after.launches)
-    return judge_sides(before, after, DEFAULT, same_machine, same_session)
+    # The machine's speed shifts from session to session, and no count does.
+    alike = same_session or not is_of_clock(quantity)
+    return judge_sides(before, after, rule, same_machine, alike, quantity)
 
 
 def _remedies(
-    judgements: Sequence[tuple[str, Judgement]],
+    benchmarks: Sequence[JudgedBenchmark],
     candidates: Sequence[MeasuredBenchmark],
     both_sides_ran: bool,
 ) -> list[str]:
@@ -364,8 +481,10 @@ def _remedies(
     plain = {candidate.name for candidate in candidates if isinstance(candidate.key, str)}
     now: list[int] = []
     before: list[int] = []
-    for name, judgement in judgements:
-        if name not in plain or (judgement.ratio and judgement.ratio.low is not None):
+    for judged in benchmarks:
+        judgement = judged.judgement
+        has_interval = judgement.ratio is not None and judgement.ratio.low is not None
+        if judged.name not in plain or has_interval or judgement.verdict is Verdict.HOLE:
             continue
         if judgement.candidate_launches < FEWEST_LAUNCHES:
             now.append(judgement.candidate_launches)
@@ -382,7 +501,10 @@ def _remedies(
             f"{_processes(max(before))} in the baseline: no verdict; `--dlbench-processes "
             f"{ENOUGH_PROCESSES} --dlbench-save=FILE` saves enough."
         )
-    slower = {name for name, judgement in judgements if judgement.verdict is Verdict.REGRESSION}
+    slower = set()
+    for judged in benchmarks:
+        if judged.quantity == TIME and judged.verdict is Verdict.REGRESSION:
+            slower.add(judged.name)
     if slower and not both_sides_ran:
         remedies.append(_how_to_find_operators(slower, candidates))
     return remedies

@@ -144,6 +144,15 @@ def add_options(parser: pytest.Parser) -> None:
         ),
     )
     group.addoption(
+        "--dlbench-judge",
+        metavar="NAMES",
+        help=(
+            "Quantities to judge, time if not given: time, memory, first_step, import, faults, or "
+            "start of a suite's cells, as in time,memory=5%%. Needs --dlbench-processes or "
+            "--dlbench-suite."
+        ),
+    )
+    group.addoption(
         "--dlbench-undecided",
         choices=("pass", "fail"),
         default="pass",
@@ -191,6 +200,7 @@ def asked_for(config: pytest.Config) -> Asked:
             "dlbench: --dlbench-undecided goes with --dlbench-baseline or the ini option "
             "dlbench_verdict. Add one, or leave it out."
         )
+    _check_quantities(config, suite, judges)
     save = config.getoption("dlbench_save")
     compares = config.getini("dlbench_verdict") and config.getoption("benchmark_compare", None)
     used = bool(baseline or checkout or compares or save)
@@ -200,8 +210,30 @@ def asked_for(config: pytest.Config) -> Asked:
             "dlbench: --dlbench-baseline-checkout goes with --dlbench-processes "
             f"{ENOUGH_PROCESSES}. Add it."
         )
+    if config.getoption("dlbench_judge") and not suite and processes == 0:
+        raise pytest.UsageError(
+            "dlbench: --dlbench-judge judges fresh processes or a suite's cells: add "
+            f"--dlbench-processes {ENOUGH_PROCESSES}."
+        )
     file = None if save is None else _save(config, save, suite, processes)
     return Asked(suite, judges, processes, file, checkout)
+
+
+def _check_quantities(config: pytest.Config, suite: bool, judges: bool) -> None:
+    """Refuse --dlbench-judge where nothing is judged, and a quantity that no test has."""
+    names = config.getoption("dlbench_judge")
+    if not names:
+        return
+    if not judges:
+        raise pytest.UsageError(
+            "dlbench: --dlbench-judge needs a baseline: add --dlbench-baseline=FILE or "
+            "--dlbench-baseline-checkout=FOLDER."
+        )
+    if not suite and "start" in names.replace("=", ",").split(","):
+        raise pytest.UsageError(
+            "dlbench: 'start' of --dlbench-judge is a quantity of a suite's cells. A test has "
+            "import and first_step."
+        )
 
 
 def measures_nothing(config: pytest.Config) -> bool:

@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from .quantities import KEY, ImportTimes, QuantityMeter
+
 FIXTURE = "benchmark"
 """Of pytest-benchmark; a test that takes it is a benchmark."""
 _OFF: dict[str, Any] = {
@@ -101,6 +103,7 @@ class Process:
         self._chosen = frozenset(self._order.tests)
         self._outcome = ProcessOutcome()
         self._config = config
+        self._imports = ImportTimes()
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Keep the cache of failed tests as the session left it."""
@@ -134,11 +137,26 @@ class Process:
                 returncode=pytest.ExitCode.INTERRUPTED,
             )
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[Any]:
+        """Time the import of a test file."""
+        if not isinstance(collector, pytest.Module):
+            return (yield)
+        with self._imports.timing(collector.nodeid):
+            return (yield)
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Iterator[Any]:
-        """Let the call of a benchmark be profiled, where that was ordered."""
-        if not self._order.profile or FIXTURE not in pyfuncitem.funcargs:
+        """Measure the quantities of a benchmark, or profile its call where that was ordered."""
+        if FIXTURE not in pyfuncitem.funcargs:
             return (yield)
+        if not self._order.profile:
+            fixture: Any = pyfuncitem.funcargs[FIXTURE]
+            meter = QuantityMeter(fixture)
+            try:
+                return (yield)
+            finally:
+                fixture.extra_info[KEY] = self._quantities(pyfuncitem, meter)
         from .profiled import ProfiledBenchmark
 
         def keep(profile: dict[str, Any]) -> None:
@@ -150,6 +168,14 @@ class Process:
             return (yield)
         finally:
             pyfuncitem.funcargs[FIXTURE] = fixture  # pytest-benchmark takes nothing else there
+
+    def _quantities(self, test: pytest.Function, meter: QuantityMeter) -> dict[str, float]:
+        """Return the quantities of a benchmark that was measured."""
+        values = meter.values()
+        import_seconds = self._imports.of_test(test.nodeid)
+        if import_seconds is not None:
+            values["import"] = import_seconds
+        return values
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note a file that cannot be collected."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,6 +42,7 @@ class VerdictSession:
         """Content of the files that --benchmark-compare found."""
         compare_option = self._compares and bool(config.getoption("benchmark_compare", None))
         self._asked = bool(self._targets or asked.checkout) or compare_option
+        self._judged_quantities: str | None = config.getoption("dlbench_judge")
         self._baselines: Baselines | None = None
         self._measured: list[Mapping[str, Any]] = []
         """Benchmarks of this session, as pytest-benchmark has them."""
@@ -57,18 +59,17 @@ class VerdictSession:
         """Read the baselines: their errors are reported before anything is measured."""
         if not (self._targets or self._compared or self._save or self._processes.checkout):
             self._processes.count = 0
-        if not self._targets:
+        if not (self._targets or self._judged_quantities):
             return
-        from .judging import Baselines
-
-        baselines = Baselines()
         try:
+            baselines = self._no_baselines()
             for target in self._targets:
                 baselines.add(target)
         except DlbenchError as error:
             message = str(error).replace("--store", "--dlbench-baseline")
             raise pytest.UsageError(visible(f"dlbench: {message}")) from error
-        self._baselines = baselines
+        if self._targets:
+            self._baselines = baselines
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_compare_machine_info(self, compared_benchmark: Mapping[str, Any]) -> None:
@@ -119,6 +120,18 @@ class VerdictSession:
             if self._asked or self._save is not None:
                 self._show(terminalreporter)
 
+    def _no_baselines(self) -> Baselines:
+        """Return an empty baseline that judges what --dlbench-judge names. Raises UsageError."""
+        from dlbench.reports.results.verdict import DEFAULT
+
+        from ..planning.judged import judged_given
+        from .judging import Baselines
+
+        rule = DEFAULT
+        if self._judged_quantities:
+            rule = replace(DEFAULT, **judged_given(self._judged_quantities))
+        return Baselines(rule)
+
     def _judge(self) -> None:
         """Judge the measured benchmarks; raises DlbenchError where a file cannot be read."""
         measured = self._processes.files if self._processes.count else self._measured
@@ -129,15 +142,9 @@ class VerdictSession:
         from dlbench.reports.pytest_benchmark.imported import accept, read
         from dlbench.reports.results.hosts import host_of
 
-        from .judging import (
-            Baselines,
-            candidates_of_processes,
-            candidates_of_session,
-            follow_root,
-            judge_all,
-        )
+        from .judging import candidates_of_processes, candidates_of_session, follow_root, judge_all
 
-        baselines = self._baselines or Baselines()
+        baselines = self._baselines or self._no_baselines()
         for content in self._compared:
             baselines.add_file(accept("the file that --benchmark-compare found", content))
         disturbed = self._processes.disturbed
@@ -233,7 +240,7 @@ class VerdictSession:
             reporter.write_line(visible(self._saved), red=self._saved.startswith("not saved"))
         if not self._asked:
             return
-        if self._judged is not None and self._judged.judgements:
+        if self._judged is not None and self._judged.benchmarks:
             outcome = self._judged.outcome
             reporter.write_line(f"verdict {outcome.outcome}: {outcome.why}")
         else:

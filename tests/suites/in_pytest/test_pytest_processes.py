@@ -8,6 +8,7 @@ of a step are in a file, and processes differ by a thousandth.
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -231,6 +232,10 @@ def test_a_file_of_several_processes_is_an_ordinary_file_and_a_run_of_several_la
         )
     launches = [(0, 3), (1, 3), (2, 3)]
     assert by_cell == {"test_a.py::test_sum": launches, "test_b.py::test_sum": launches}
+    for record in imported.records:
+        assert record.outcome.peak_memory_bytes > 2**20
+        assert record.outcome.import_seconds > 0
+        assert record.outcome.first_step_seconds == pytest.approx(0.1, rel=0.002)
     content["benchmarks"][0]["stats"]["data"].pop()
     saved.write_text(json.dumps(content))
     with pytest.raises(
@@ -780,3 +785,139 @@ def test_times_below_the_clock_give_no_ratio(session, project):
     result.stdout.fnmatch_lines(
         ["INCONCLUSIVE  test_a.py::test_sum: shorter than the clock resolves: no ratio. *"]
     )
+
+
+# Quantities besides time.
+
+QUANTITIES = """
+import time
+
+import numpy as np
+
+time.sleep({import_seconds})
+kept = []
+
+
+def step():
+    if not kept:
+        time.sleep({first_seconds})
+        kept.append(np.ones({kept_numbers}))
+    np.empty({allocated_numbers}).fill(1.0)
+    time.sleep(0.01)
+
+
+def test_step(benchmark):
+    benchmark.pedantic(step, rounds=8)
+
+
+def test_second(benchmark):
+    benchmark.pedantic(time.sleep, (0.01,), rounds=5)
+"""
+"""A benchmark that keeps an array, and one that does not."""
+USUAL = {
+    "import_seconds": 0.3,
+    "first_seconds": 0.2,
+    "kept_numbers": 1_000_000,
+    "allocated_numbers": 100_000,
+}
+
+
+def write_quantities(project, **changes):
+    text = QUANTITIES.format(**(USUAL | changes))
+    (project / "test_quantities.py").write_text(text)
+
+
+def verdicts_of(result):
+    """Return the verdict of each line of the section of verdicts."""
+    pattern = re.compile(r"([A-Z_]+) +(test_[^:]+(?:::\w+)?(?:, [a-z ]+)?): .*")
+    matches = [pattern.fullmatch(line) for line in result.outlines]
+    return {match[2]: match[1] for match in matches if match}
+
+
+@pytest.fixture
+def judged(session, project):
+    """Return a function that judges the changed benchmarks against the saved ones."""
+    write_quantities(project)
+    words = "test_quantities.py", "--dlbench-processes", "4"
+    assert plain(session, *words, "--dlbench-save", "base.json").ret == 0
+
+    def judge(quantities, **changes):
+        write_quantities(project, **changes)
+        further = "--dlbench-baseline=base.json", "--dlbench-judge", quantities
+        return plain(session, *words, *further)
+
+    return judge
+
+
+@pytest.mark.slow  # twenty processes of pytest
+def test_each_quantity_of_a_test_is_judged(judged):
+    all_quantities = "time,memory,first_step,import,faults"
+    changed = judged(
+        all_quantities,
+        kept_numbers=4_000_000,
+        first_seconds=0.5,
+        import_seconds=0.8,
+        allocated_numbers=400_000,
+    )
+    verdicts = verdicts_of(changed)
+    worse = {name for name, verdict in verdicts.items() if verdict == "REGRESSION"}
+    assert worse == {
+        "test_quantities.py::test_step, peak memory",
+        "test_quantities.py::test_step, time for the first step",
+        "test_quantities.py::test_step, page faults a step",
+        "test_quantities.py, time to import",
+        # What the first benchmark keeps is still there while the second runs.
+        "test_quantities.py::test_second, peak memory",
+    }
+    assert changed.ret == pytest.ExitCode.TESTS_FAILED
+    changed.stdout.fnmatch_lines(["verdict failed: 5 of 9 comparisons are worse than the baseline"])
+
+    same = verdicts_of(judged(all_quantities))
+    assert "REGRESSION" not in same.values()
+    assert same["test_quantities.py::test_step, peak memory"] == "NO_REGRESSION"
+    assert same["test_quantities.py::test_step, page faults a step"] == "NO_REGRESSION"
+
+
+def test_a_chosen_quantity_alone_is_judged_with_its_threshold(judged):
+    result = judged("memory=50%", kept_numbers=2_000_000, first_seconds=0.5)
+    assert result.ret == 0
+    assert verdicts_of(result) == {
+        "test_quantities.py::test_step, peak memory": "NO_REGRESSION",
+        "test_quantities.py::test_second, peak memory": "NO_REGRESSION",
+    }
+    result.stdout.fnmatch_lines(["verdict passed: no regression in 2 comparisons"])
+
+
+def test_a_baseline_without_quantities_leaves_them_open(session, project, saved):
+    content = json.loads(saved.read_text())
+    for benchmark in content["benchmarks"]:
+        for process in benchmark["extra_info"]["dlbench_processes"]:
+            assert process.pop("quantities")["memory"] > 1
+    saved.write_text(json.dumps(content))
+    words = "--dlbench-processes", "3", "--dlbench-baseline=base.json", "--dlbench-judge=memory"
+    result = plain(session, *words)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines([
+        "HOLE  test_a.py::test_sum, peak memory: baseline: peak memory was not measured",
+        "verdict undecided: no comparison was measured on both sides",
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--dlbench-judge=memory",), "needs a baseline"),
+        (("--dlbench-judge=memory", "--dlbench-baseline=base.json"), "fresh processes"),
+        (("--dlbench-judge=start", "--dlbench-baseline=base.json"), "a suite's cells"),
+        (
+            ("--dlbench-judge=memroy", "--dlbench-baseline=base.json", "--dlbench-processes=3"),
+            "'memroy' is not a known quantity to judge by",
+        ),
+    ],
+)
+def test_quantities_that_do_not_fit_are_one_line(session, project, words, message):
+    (project / "base.json").write_text("{}")
+    result = plain(session, *words)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in result.errlines if line.startswith("ERROR: dlbench")]
+    assert message in line

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dlbench.suites.commands.compare import judged_given
 from dlbench.suites.errors import UsageError
+from dlbench.suites.planning.judged import judged_given
 
 
 def test_quantities_are_read_with_their_thresholds() -> None:

@@ -1,0 +1,129 @@
+"""The quantities of a benchmark besides its time, in a process of `processes`.
+
+Peak memory, the time of the first call, the time to import the test's file, and page faults a call.
+They are read between the timed rounds of pytest-benchmark and never within one. Only the standard
+library is imported, since loaded modules can change the time of a benchmark.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+KEY = "dlbench_quantities"
+"""Key of the quantities in a benchmark's ``extra_info``, by the names of `results.judged`."""
+FEWEST_CALLS = 3
+"""Calls after the first one that give page faults a call."""
+_PEAK_RESET = "5"
+"""Written to a process's clear_refs, it resets the peak of resident memory (proc(5))."""
+
+
+class ImportTimes:
+    """The seconds that test files took to import, by their ids."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    @contextmanager
+    def timing(self, file: str) -> Iterator[None]:
+        """Time the import of a file."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[file] = time.perf_counter() - began
+
+    def of_test(self, test: str) -> float | None:
+        """Return the seconds for the file of a test; None of a file that was not imported."""
+        return self._seconds.get(test.partition("::")[0])
+
+
+class QuantityMeter:
+    """The meter of one benchmark, given its fixture of pytest-benchmark."""
+
+    def __init__(self, fixture: Any) -> None:
+        self._first_call: float | None = None
+        self._calls = 0
+        """Timed calls after the first round."""
+        self._faults = 0
+        """Page faults of those calls."""
+        self._resets_peak = _reset_peak_memory()
+        make_runner = getattr(fixture, "_make_runner", None)
+        if make_runner is not None:
+            fixture._make_runner = self._with_meter(make_runner)
+
+    def values(self) -> dict[str, float]:
+        """Return what was measured: MiB, seconds, and page faults a call."""
+        values = {}
+        peak = _peak_memory() if self._resets_peak else None
+        if peak is not None:
+            values["memory"] = peak
+        if self._first_call is not None:
+            values["first_step"] = self._first_call
+        if self._calls >= FEWEST_CALLS and resource is not None:
+            values["faults"] = self._faults / self._calls
+        return values
+
+    def _with_meter(self, make_runner: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a replacement for the fixture's method that makes the runner of a round.
+
+        A runner takes the range of a round's calls, and None for a single call. It returns the
+        round's seconds, and of a single call also the result.
+        """
+
+        def make_metered_runner(*function: Any) -> Callable[..., Any]:
+            run_round = make_runner(*function)
+
+            def run_metered_round(calls: range | None, *further: Any) -> Any:
+                count = len(calls) if calls else 1
+                before = _page_faults()
+                result = run_round(calls, *further)
+                faults = _page_faults() - before
+                if self._first_call is None:
+                    seconds = result if calls else result[0]
+                    self._first_call = seconds / count
+                else:
+                    self._calls += count
+                    self._faults += faults
+                return result
+
+            return run_metered_round
+
+        return make_metered_runner
+
+
+def _page_faults() -> int:
+    """Return the minor page faults of this process so far."""
+    if resource is None:
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def _reset_peak_memory() -> bool:
+    """Reset the peak of this process's resident memory; tell whether the system can."""
+    try:
+        Path("/proc/self/clear_refs").write_text(_PEAK_RESET, encoding="ascii")
+    except OSError:
+        return False
+    return True
+
+
+def _peak_memory() -> float | None:
+    """Return the peak of this process's resident memory in MiB."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    for line in status.splitlines():
+        name, _, value = line.partition(":")
+        if name == "VmHWM":
+            return int(value.split()[0]) / 1024
+    return None
