@@ -1,8 +1,7 @@
 """The operators that account for the difference of slower benchmarks, by profiled processes.
 
-Both sides run in processes of their own, one after another and not in turns, so two profiles of
-identical code differ by more than those of launches do. An operator is named by the same rule
-(`reports.results.operators`): its difference repeats over the pairs.
+Both sides run in processes of their own that take turns, as launches do. An operator is named by
+the same rule (`reports.results.operators`): its difference repeats over the pairs.
 """
 
 from dlbench.adapters.protocol import Status, profile_from_dict

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from .quantities import KEY, ImportTimes, QuantityMeter
+from .turns import TurnsOfProcess
 
 FIXTURE = "benchmark"
 """Of pytest-benchmark; a test that takes it is a benchmark."""
@@ -67,6 +68,8 @@ class Order:
     """Whether the other side has the same Python."""
     profile: bool = False
     """Profile the benchmarks instead of timing them."""
+    turns: int = -1
+    """Descriptor of the socket on which to ask for turns; negative: do not take turns."""
 
 
 @dataclass
@@ -104,6 +107,7 @@ class Process:
         self._outcome = ProcessOutcome()
         self._config = config
         self._imports = ImportTimes()
+        self._turns = TurnsOfProcess(self._order.turns)
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Keep the cache of failed tests as the session left it."""
@@ -163,7 +167,9 @@ class Process:
             self._outcome.profiles[pyfuncitem.nodeid] = profile
 
         fixture = pyfuncitem.funcargs[FIXTURE]
-        pyfuncitem.funcargs[FIXTURE] = ProfiledBenchmark(fixture, pyfuncitem.path, keep)
+        pyfuncitem.funcargs[FIXTURE] = ProfiledBenchmark(
+            fixture, pyfuncitem.path, keep, self._turns.wait
+        )
         try:
             return (yield)
         finally:

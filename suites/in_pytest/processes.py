@@ -7,7 +7,8 @@ over workers, and the processes must differ by chance alone.
 
 With `--dlbench-baseline-checkout` as many processes run in another checkout of the code, the
 baseline. Both sides take turns, in random order, so that a machine that becomes slower meanwhile
-slows both. Benchmarks that got slower then run once more in pairs of processes that profile them.
+slows both. Benchmarks that got slower then run once more in pairs of processes that profile them
+in turns.
 
 A process gets the arguments, the folder and the environment of the session (`process` turns off the
 options that may have their effect only once). It writes a pytest-benchmark JSON with all samples,
@@ -22,11 +23,12 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +39,7 @@ import pytest
 
 from ..errors import FrameworkEnvironmentError
 from .process import Order, ProcessOutcome, takes_benchmark
+from .turns import Member, grant_turns
 
 _PATIENCE = 10.0
 """Seconds that a process gets to end after it was asked to."""
@@ -71,6 +74,27 @@ class CpuUse(NamedTuple):
         others = self.all_programs - before.all_programs - (self.own - before.own)
         elapsed = max(1e-9, self.clock - before.clock)
         return others / elapsed / (psutil.cpu_count() or 1)
+
+
+class PreparedProcess(NamedTuple):
+    """A process that has not started."""
+
+    order: Order
+    place: Path
+    """Folder of its files."""
+    command: list[str]
+    folder: Path
+    """Folder in which it starts."""
+
+    @property
+    def file(self) -> Path:
+        """Its pytest-benchmark JSON."""
+        return self.place / "benchmarks.json"
+
+    @property
+    def output(self) -> Path:
+        """What it prints."""
+        return self.place / "output.txt"
 
 
 class FinishedProcess(NamedTuple):
@@ -204,10 +228,25 @@ class Processes:
     def profile(self, number: int, tests: list[str]) -> ProfiledPair:
         """Profile benchmarks in one process of each side; ``number`` counts such pairs."""
         self._say(f"dlbench: profiling {', '.join(tests)}, pair {number} of processes")
-        outcomes: dict[Path | None, ProcessOutcome] = {}
-        for checkout in self._sides():
-            process = self._launch(f"profile-{number}", tests, checkout, profile=True)
-            outcomes[checkout] = process.outcome or ProcessOutcome()
+        prepared: dict[Path | None, PreparedProcess] = {}
+        with contextlib.ExitStack() as stack:
+            members = []
+            for checkout in self._sides():
+                own_end, its_end = socket.socketpair()
+                stack.enter_context(own_end)
+                with its_end:
+                    process = self._prepare(
+                        f"profile-{number}", tests, checkout, profile=True, turns=its_end.fileno()
+                    )
+                    started = stack.enter_context(self._running(process, [its_end.fileno()]))
+                prepared[checkout] = process
+                members.append(Member(started, own_end))
+            grant_turns(members)
+            for member in members:
+                member.process.wait()
+        outcomes = {}
+        for checkout, process in prepared.items():
+            outcomes[checkout] = _read_outcome(Path(process.order.outcome)) or ProcessOutcome()
         return ProfiledPair(outcomes[self.checkout], outcomes[None])
 
     def _sides(self) -> list[Path | None]:
@@ -223,16 +262,19 @@ class Processes:
         self.config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         return folder
 
-    def _launch(
-        self, name: str, tests: list[str], checkout: Path | None, profile: bool = False
-    ) -> FinishedProcess:
-        """Run a process in a checkout of the baseline, or in this one."""
+    def _prepare(
+        self,
+        name: str,
+        tests: list[str],
+        checkout: Path | None,
+        profile: bool = False,
+        turns: int = -1,
+    ) -> PreparedProcess:
+        """Write the order of a process in a checkout of the baseline, or in this one."""
         side = "candidate" if checkout is None else "baseline"
         place = self._folder / f"{name}-{side}"
         place.mkdir()
-        file = place / "benchmarks.json"
         order_file = place / "order.json"
-        output = place / "output.txt"
         own_folder = self.config.invocation_params.dir
         python_of_baseline = self.config.getoption("dlbench_baseline_python")
         other = self.checkout if checkout is None else own_folder.resolve()
@@ -244,11 +286,12 @@ class Processes:
             other=str(other or ""),
             environment_shared=not python_of_baseline,
             profile=profile,
+            turns=turns,
         )
         order_file.write_text(json.dumps(asdict(order)), encoding="utf-8")
         further = [
             f"--dlbench-process={order_file}",
-            f"--benchmark-json={file}",
+            f"--benchmark-json={place / 'benchmarks.json'}",
             f"--basetemp={place / 'temporary'}",
         ]
         python = sys.executable
@@ -256,12 +299,17 @@ class Processes:
             # An absolute path, since the process starts in another folder.
             python = str(Path(own_folder, shutil.which(python_of_baseline) or python_of_baseline))
         command = [*command_of(python), *arguments_of(self.config, further)]
+        return PreparedProcess(order, place, command, checkout or own_folder)
+
+    def _launch(self, process: PreparedProcess) -> FinishedProcess:
+        """Run a process until it ends."""
         before = CpuUse.now()
-        code = self._wait_for(command, checkout or own_folder, output)
+        with self._running(process) as started:
+            code = started.wait()
         others = CpuUse.now().of_others_since(before)
-        shutil.rmtree(place / "temporary", ignore_errors=True)
-        outcome = _read_outcome(Path(order.outcome))
-        return FinishedProcess(order, file, output, code, others, outcome)
+        shutil.rmtree(process.place / "temporary", ignore_errors=True)
+        outcome = _read_outcome(Path(process.order.outcome))
+        return FinishedProcess(process.order, process.file, process.output, code, others, outcome)
 
     def _run_one(self, number: int, tests: list[str], checkout: Path | None) -> bool:
         """Measure in a process, in a checkout of the baseline or in this one.
@@ -269,7 +317,7 @@ class Processes:
         Return whether to go on: no other process follows one that reached no test, or did not
         measure the code that it should.
         """
-        process = self._launch(str(number), tests, checkout)
+        process = self._launch(self._prepare(str(number), tests, checkout))
         of_baseline = checkout is not None
         if process.outcome is not None:
             return self._take(number, process.outcome, process.file, process.others, of_baseline)
@@ -302,24 +350,28 @@ class Processes:
                 self.disturbed[file] = others
         return outcome.measured > 0 or of_baseline
 
-    def _wait_for(self, command: list[str], folder: Path, output: Path) -> int:
-        """Run a command in a folder and return its exit code.
+    @contextlib.contextmanager
+    def _running(
+        self, process: PreparedProcess, descriptors: Sequence[int] = ()
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """Start a process, which ends if something interrupts this session.
 
-        The command ends if something interrupts this session.
+        The process inherits the open ``descriptors``.
         """
-        with output.open("wb") as stream:
-            process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env={**self._environment, "PWD": str(folder)},
+        with process.output.open("wb") as stream:
+            started = subprocess.Popen(
+                process.command,
+                cwd=process.folder,
+                env={**self._environment, "PWD": str(process.folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
+                pass_fds=descriptors,
             )
         try:
-            return process.wait()
+            yield started
         except BaseException:
-            _end(process)
+            _end(started)
             raise
 
     def _say(self, text: str) -> None:

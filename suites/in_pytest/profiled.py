@@ -37,10 +37,17 @@ class ProfiledBenchmark:
     Everything but the call comes from the fixture itself.
     """
 
-    def __init__(self, fixture: Any, file: Path, keep: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        fixture: Any,
+        file: Path,
+        keep: Callable[[dict[str, Any]], None],
+        wait_for_turn: Callable[[], None],
+    ) -> None:
         self._fixture = fixture
         self._file = file
         self._keep = keep
+        self._wait_for_turn = wait_for_turn
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fixture, name)
@@ -71,6 +78,7 @@ class ProfiledBenchmark:
         return self._profile(call)
 
     def _profile(self, call: Callable[[], Any]) -> Any:
+        self._wait_for_turn()
         seconds = []
         for _ in range(_WARMUP_CALLS):
             began = time.perf_counter()
@@ -88,7 +96,7 @@ class ProfiledBenchmark:
 
             step_seconds = max(statistics.median(seconds), 1e-9)
             profile = profiling.take_in_parts(
-                take, lambda: None, step_seconds, SECONDS, FEWEST_CALLS
+                take, self._wait_for_turn, step_seconds, SECONDS, FEWEST_CALLS
             )
         self._keep(to_dict(profile))
         return call()
