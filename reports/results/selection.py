@@ -101,7 +101,10 @@ def names_matching(word: str, known: Collection[str]) -> list[str]:
 def suggestion(name: str, known: Iterable[str], most: int = 1) -> str:
     """Return a sentence with the known names nearest to an unknown one, else with all of them."""
     names = sorted(known)
+    longer = [known_name for known_name in names if known_name.startswith(f"{name}.")]
     near = difflib.get_close_matches(name, names, n=most, cutoff=0.6)
+    if longer:
+        near = longer[-most:]  # 0.4.38 for 0.4
     if near:
         return f"Did you mean {' or '.join(map(repr, near))}?"
     listed = ", ".join(names[:MOST_LISTED])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
+from packaging.version import InvalidVersion, Version
 
 from dlbench.adapters.protocol import TUNED
 from dlbench.hardware_probe import Machine, probe
@@ -375,6 +376,7 @@ def _series_of_releases(given: BisectOptions) -> CandidateSeries:
     )
     on_index = releases.releases_on_index(framework, first=first, last=last, pre=given.pre)
     versions = [release.version for release in on_index]
+    first, last = (_version_on_index(version, versions) for version in (first, last))
     for version in (first, last):
         if version not in versions:
             error = unknown_name("release", version, versions)
@@ -387,6 +389,15 @@ def _series_of_releases(given: BisectOptions) -> CandidateSeries:
         lambda place: releases.source_of(framework, ordered[place], step),
         faster=given.faster,
     )
+
+
+def _version_on_index(given: str, versions: Sequence[str]) -> str:
+    """Return the version that the index has for a given one: 1.20.0 for 1.20."""
+    with contextlib.suppress(InvalidVersion):
+        for version in versions:
+            if Version(version) == Version(given):
+                return version
+    return given
 
 
 @contextlib.contextmanager

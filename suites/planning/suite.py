@@ -6,7 +6,7 @@ written from the table of axes.
 
 import json
 import shlex
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
@@ -25,7 +25,7 @@ from dlbench.reports.results.selection import words_of
 
 from ..errors import SuiteError, UsageError, unknown_name
 from . import devices, networks, settings, values
-from .axes import AXIS_OPTIONS, PLAIN, AxisOption, joined, option_of
+from .axes import AXIS_OPTIONS, PLAIN, AxisOption, joined, listed_or, option_of
 from .framework import catalogue, offered
 from .toml_files import TomlTable, parse_toml, read_text, validated
 
@@ -131,10 +131,27 @@ class Suite(_PlainAxes):
         return networks.chosen(self.networks, own, self.known) if self.networks else own
 
     def chosen(self, words: str) -> tuple[str, ...]:
-        """Return the networks that a command's words name; without words, all of the suite."""
+        """Return the networks that a command's words name; without words, all of the suite.
+
+        Raises UsageError with the suites that have such a network, or with the nearest name.
+        """
         if not words:
             return self.its_networks
-        return networks.chosen(words_of(words, self.known), self.its_networks, self.known)
+        names = words_of(words, self.known)
+        try:
+            return networks.chosen(names, self.its_networks, self.known)
+        except UsageError:
+            for name in names:
+                suites = [suite for suite in shipped().values() if name in suite.known]
+                if suites and name not in self.known:
+                    raise UsageError(_of_other_suites(name, self.name, suites)) from None
+            raise
+
+
+def _of_other_suites(network: str, suite: str, others: Sequence[Suite]) -> str:
+    names = [other.name for other in others]
+    which = names[0] if len(names) == 1 else listed_or(names)
+    return f"The suite {suite} has no network named {network!r}. The suite {which} has it."
 
 
 def _check_words(suite: Suite, where: str) -> None:
