@@ -249,7 +249,10 @@ class History:
     @property
     def changes(self) -> list[tuple[Series, ChangePoint]]:
         """Every change with its series, the newest first and then the largest."""
-        changes = [(cell, change) for cell in self.cells for change in cell.changes]
+        changes = []
+        for cell in self.cells:
+            for change in cell.changes:
+                changes.append((cell, change))
         changes.sort(key=lambda pair: abs(math.log(pair[1].ratio)), reverse=True)
         return sorted(changes, key=lambda pair: pair[1].night.started, reverse=True)
 
@@ -309,7 +312,9 @@ def _series_of_kind(
     The rows of the frames correspond.
     """
     means = _side_values(frames, "log_mean")
-    logs = means[0] - means[1] if len(means) > 1 else means[0]
+    logs = means[0]
+    if len(means) > 1:
+        logs = means[0] - means[1]
     halves = _half_widths(_side_values(frames, "log_variance"), _side_values(frames, "launches"))
     quiet = np.all([frame["quiet"].to_numpy(dtype=bool) for frame in frames], axis=0)
     searched = quiet & np.isfinite(logs)
@@ -371,17 +376,18 @@ def build_history(
     of the nights. `explained` adds the other changes.
     """
     all_series = [replace(series, quantity=quantity) for series in series_of(nights, cells)]
-    comparable = [series for series in all_series if series.comparable]
-    changes_by_series = find_changes(
-        [series.logs[series.searched] for series in comparable],
-        magnitude,
-        [series.kind == ABSOLUTE for series in comparable],
-    )
-    remaining_changes = iter(changes_by_series)
-    with_changes = [
-        _add_changes(series, next(remaining_changes)) if series.comparable else series
-        for series in all_series
-    ]
+    logs = []
+    are_absolute = []
+    for series in all_series:
+        if series.comparable:
+            logs.append(series.logs[series.searched])
+            are_absolute.append(series.kind == ABSOLUTE)
+    remaining_changes = iter(find_changes(logs, magnitude, are_absolute))
+    with_changes = []
+    for series in all_series:
+        if series.comparable:
+            series = _add_changes(series, next(remaining_changes))
+        with_changes.append(series)
     return History(tuple(with_changes), magnitude, dict(machines or {}), everything, quantity)
 
 
@@ -455,7 +461,9 @@ def add_differences(history: History, read: Reader, most: int | None = None) -> 
             if old is not None and new is not None:
                 has_records = True
                 all_differences.extend(differences(old, new))
-        return tuple(all_differences) if has_records else None
+        if not has_records:
+            return None
+        return tuple(all_differences)
 
     def explain(series: Series) -> Series:
         changes = []

@@ -356,7 +356,7 @@ def _findings(nodes: Sequence[OfNode]) -> list[str]:
 
 
 def _findings_of_two(first: OfNode, second: OfNode) -> list[str]:
-    """Return a sentence for the slower of two nodes: one on the faster would repeat it."""
+    """Return a sentence on the slower of two nodes. A second on the faster would repeat it."""
     for (mean, benchmarks), (other, _) in ((first, second), (second, first)):
         if _is_slow_somewhere(mean, benchmarks):
             line = _sentence(mean, benchmarks, other.node.name, two=True)
