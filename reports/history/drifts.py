@@ -155,8 +155,9 @@ def _find_drift(
 
     best = min(significant, key=criterion_of)
     criterion = criterion_of(best)
-    criterion_of_steps = _model_criterion(calm, steps)
-    if not steps:
+    if steps:
+        criterion_of_steps = _model_criterion(calm, steps)
+    else:
         # Not a step either that is too weak to be found: both have a place and a size.
         criterion -= math.log(len(calm))
         criterion_of_steps = _criterion(_best_step_residuals(calm), 2)

@@ -244,7 +244,7 @@ class History:
     def drifts(self) -> list[tuple[Series, Drift]]:
         """Every drift with its series, the largest first."""
         drifts = [(cell, cell.drift) for cell in self.cells if cell.drift is not None]
-        return sorted(drifts, key=lambda pair: abs(math.log(pair[1].ratio)), reverse=True)
+        return sorted(drifts, key=_size_of_change, reverse=True)
 
     @property
     def changes(self) -> list[tuple[Series, ChangePoint]]:
@@ -253,7 +253,7 @@ class History:
         for cell in self.cells:
             for change in cell.changes:
                 changes.append((cell, change))
-        changes.sort(key=lambda pair: abs(math.log(pair[1].ratio)), reverse=True)
+        changes.sort(key=_size_of_change, reverse=True)
         return sorted(changes, key=lambda pair: pair[1].night.started, reverse=True)
 
     def nights(self) -> tuple[int, str, str]:
@@ -268,6 +268,11 @@ class History:
             return 0, "", ""
         starts = sorted(str(start) for _, start in nights)
         return len(nights), starts[0], starts[-1]
+
+
+def _size_of_change(pair: tuple[Series, ChangePoint | Drift]) -> float:
+    """Return how far a series' change or drift is from none, in log units."""
+    return abs(math.log(pair[1].ratio))
 
 
 def series_of(nights: "pd.DataFrame", cells: Mapping[int, Cell]) -> list[Series]:

@@ -246,7 +246,7 @@ def _change_columns(history: History) -> tuple[Column[_Change], ...]:
         *attributes(lambda row: row[1], "ratio", "low", "high"),
         Column("direction", None, lambda row: _direction(*row)),
         *attributes(lambda row: row[1], "adjusted_p", "nights_before", "nights_after"),
-        Column("state", None, lambda row: "pending" if row[1].pending else "confirmed"),
+        Column("state", None, _change_state),
         Column("differences", None, lambda row: row[1].differences, fields=None),
     )
 
@@ -265,6 +265,10 @@ def _change_text(row: _Change) -> str:
         f"{size(series, change)} ({low:+.1f} to {high:+.1f} %){kind}, {significance(change)}, "
         f"{duration}"
     )
+
+
+def _change_state(row: _Change) -> str:
+    return "pending" if row[1].pending else "confirmed"
 
 
 def _direction(series: Series, change: ChangePoint | Drift) -> str:
@@ -338,7 +342,7 @@ def _machine_text(history: History, series: Series) -> str:
 def _cells_table(history: History) -> Table:
     shown: tuple[Column[Series], ...] = (
         Column("", "", lambda series: rest_of(series.cell)),
-        Column("", "nights", lambda series: int(series.searched.sum())),
+        Column("", "nights", _searched_nights),
         Column("", "level", level),
         Column("", "changes", _state),
     )
@@ -348,6 +352,10 @@ def _cells_table(history: History) -> Table:
         return work_name(series.cell) + _machine_text(history, series)
 
     return columns.table(shown, cells, "All series", section=section, words=True)
+
+
+def _searched_nights(series: Series) -> int:
+    return int(series.searched.sum())
 
 
 def _state(series: Series) -> str:
@@ -404,7 +412,7 @@ def _notes(history: History) -> list[str]:
     disturbed = 0
     short = 0
     for series in history.cells:
-        searched = int(series.searched.sum())
+        searched = _searched_nights(series)
         kinds.add(series.kind)
         longest = max(longest, len(series))
         unknown += not series.comparable

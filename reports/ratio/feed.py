@@ -128,7 +128,11 @@ def _stall(feeding: Feeding) -> Estimate | None:
     """Return the share of the step that does not compute."""
     if feeding.pair is None:
         return None
-    return feeding.pair.ratio.changed(lambda value: 1 - 1 / value)
+    return feeding.pair.ratio.changed(_idle_share)
+
+
+def _idle_share(ratio: float) -> float:
+    return 1 - 1 / ratio
 
 
 def _needed_rate(feeding: Feeding) -> float | None:

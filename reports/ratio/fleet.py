@@ -583,10 +583,15 @@ def _tables(kind: Kind, spreads: Sequence[Spread], top: int) -> list[Table]:
     return tables
 
 
+def _size(ratio: NodeRatio) -> float:
+    """Return how far a ratio is from 1, in log units."""
+    return abs(math.log(ratio.ratio.value))
+
+
 def _details(mean: NodeRatio, ratios: Iterable[NodeRatio], kind: Kind, top: int) -> Table:
     """Return the benchmarks with the largest differences on which a node differs."""
     order = list(kind.times)
-    clear = sorted(_clear_ratios(ratios), key=lambda ratio: -abs(math.log(ratio.ratio.value)))
+    clear = sorted(_clear_ratios(ratios), key=_size, reverse=True)
     shown = sorted(clear[:top], key=lambda ratio: order.index(ratio.benchmark))
     more = len(clear) - len(shown)
     notes = []

@@ -216,7 +216,7 @@ def _table(analysis: Frameworks, means: Sequence[Mean]) -> Table:
     unrelated = [row_name(row) for row in _unrelated_rows(analysis, means)]
     if unrelated:
         notes.append(f"Nothing in common with the reference: {', '.join(unrelated)}.")
-    # The row with the most times is always there.
+    # The reference, at least, is complete.
     is_grouped = not all(_is_complete(mean, means) for mean in means)
     return table(
         columns,

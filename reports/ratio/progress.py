@@ -244,7 +244,7 @@ def _overall(
     for key, cells_of_build in cells_by_build.items():
         if all(work in cells_of_build for work in works):
             complete.append(key)
-    complete.sort(key=lambda key: (key[1].released or date.max, key[0]))
+    complete.sort(key=_release_order)
     if len(complete) < 2 or complete[0][1].released == complete[-1][1].released:
         return Overall(place, tuple(works))
     oldest, newest = complete[0], complete[-1]
@@ -254,6 +254,11 @@ def _overall(
         if pair is not None:
             pairs.append(pair)
     return Overall(place, tuple(works), oldest, newest, mean_of(pairs))
+
+
+def _release_order(framework: tuple[str, MeasuredBuild]) -> tuple[date, str]:
+    name, build = framework
+    return build.released or date.max, name
 
 
 def version_name(build: MeasuredBuild) -> str:

@@ -11,6 +11,7 @@ release. The other changes at a step are taken from the records: packages, libra
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -142,10 +143,7 @@ def releases(
     """
     records = list(records)
     newest: dict[Place, Record] = {}
-    by_age = sorted(
-        records, key=lambda record: (record.outcome.status is Status.OK, record.started)
-    )
-    for record in by_age:
+    for record in sorted(records, key=_good_and_new_last):
         newest[record.place] = record
     launches = grouped(records, lambda record: (record.run, record.place))
     losses = {key: first_losses(records_of_cell) for key, records_of_cell in launches.items()}
@@ -166,6 +164,10 @@ def releases(
         difference_of_point = operators.get((point.cell.run, point.cell.cell))
         rows.append(replace(point, pair=pair, operators=difference_of_point))
     return Compared(matrix, tuple(rows))
+
+
+def _good_and_new_last(record: Record) -> tuple[bool, datetime]:
+    return record.outcome.status is Status.OK, record.started
 
 
 def _cells_by_series(matrix: Matrix, run: Run) -> list[list[CellResult]]:
