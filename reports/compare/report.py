@@ -332,9 +332,10 @@ def closing(comparison: Comparison) -> list[str]:
 
 def operator_lines(comparison: Comparison) -> list[str]:
     """Return a line for each profiled cell: which operators account for its difference."""
-    return [
-        f"{name_of(difference.cell)}: {difference.sentence}" for difference in comparison.operators
-    ]
+    lines = []
+    for difference in comparison.operators:
+        lines.append(f"{name_of(difference.cell)}: {difference.sentence}")
+    return lines
 
 
 def figures(comparison: Comparison) -> list[str]:

@@ -746,7 +746,9 @@ def conclusion_of(history: History) -> Conclusion:
     reason = f"{counted(confirmed, 'confirmed change')} and {pending} pending"
     if confirmed:
         return Conclusion("changed", reason)
-    return Conclusion("pending" if pending else "unchanged", reason)
+    if pending:
+        return Conclusion("pending", reason)
+    return Conclusion("unchanged", reason)
 
 
 REPORT = Report(

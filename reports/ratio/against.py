@@ -358,7 +358,8 @@ def _measured_pairs(
             fastest.append(judged)
             continue
         best = fastest_mode(modes)
-        for cell in modes if all_modes else [best]:
+        shown = modes if all_modes else [best]
+        for cell in shown:
             judged = _judged(replace(pair, now=cell, build=builds.of(cell)), peak)
             pairs.append(judged)
             if cell is best:

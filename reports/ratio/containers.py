@@ -360,7 +360,9 @@ def _columns(
 
 
 def _throttled_text(default: DefaultThreads) -> str:
-    return MISSING if default.throttled is None else f"{default.throttled:.0%}"
+    if default.throttled is None:
+        return MISSING
+    return f"{default.throttled:.0%}"
 
 
 def _mean_columns(analysis: Containers) -> tuple[Column[OverNetworks], ...]:

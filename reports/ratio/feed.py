@@ -337,9 +337,11 @@ def _link_rate(place: Place, links: Mapping[tuple[str, str], Mapping[str, Best]]
 
 def _splits(rows: Iterable[Feeding], matrix: Matrix) -> tuple[Split, ...]:
     """Return the splits of each loader that was measured with a known number of threads."""
-    loaded = [
-        row.cell for row in rows if row.cell.cell.placement == LOADER and row.cell.cell.threads
-    ]
+    loaded = []
+    for row in rows:
+        cell = row.cell.cell
+        if cell.placement == LOADER and cell.threads:
+            loaded.append(row.cell)
     splits = []
     for place, cells in along(loaded, "threads", "loader_workers").items():
         split = _split(matrix.hosts[place.machine].under(place.cell.cpu_quota), cells)
@@ -384,7 +386,9 @@ def _placement_text(cell: Cell) -> str:
 
 
 def _storage_text(cell: Cell) -> str:
-    return "" if cell.storage == axes.BLANK.storage else f", {cell.storage}"
+    if cell.storage == axes.BLANK.storage:
+        return ""
+    return f", {cell.storage}"
 
 
 def _stall_text(feeding: Feeding) -> str:
@@ -404,9 +408,10 @@ def _gigabytes(value: float | None) -> str:
 
 def _columns(analysis: Feeds) -> tuple[Column[Feeding], ...]:
     common = common_flags(row.cell for row in analysis.rows if row.cell.shown)
-    best_splits = {
-        Place(split.host.fingerprint, split.best) for split in analysis.splits if split.best
-    }
+    best_splits = set()
+    for split in analysis.splits:
+        if split.best:
+            best_splits.add(Place(split.host.fingerprint, split.best))
 
     def seconds(feeding: Feeding) -> Entry:
         cell = feeding.cell

@@ -303,9 +303,8 @@ def _order(judged: OfNode) -> tuple[int, bool, float, str]:
 
 def _clear_ratios(ratios: Iterable[NodeRatio]) -> list[NodeRatio]:
     """Return the ratios of slow or fast nodes, which noise does not explain."""
-    return [
-        ratio for ratio in ratios if ratio.verdict in (RatioVerdict.SLOWER, RatioVerdict.FASTER)
-    ]
+    clear = (RatioVerdict.SLOWER, RatioVerdict.FASTER)
+    return [ratio for ratio in ratios if ratio.verdict in clear]
 
 
 def _spreads(kind: Kind) -> list[Spread]:

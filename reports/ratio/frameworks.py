@@ -203,7 +203,7 @@ def _page(analysis: Frameworks) -> Page:
 
 
 def _table(analysis: Frameworks, means: Sequence[Mean]) -> Table:
-    def section(mean: Mean) -> str:
+    def extent(mean: Mean) -> str:
         return _WHOLE if _is_complete(mean, means) else _PART
 
     columns: list[Column[Mean]] = [Column("", "", lambda mean: row_name(mean.row))]
@@ -218,11 +218,12 @@ def _table(analysis: Frameworks, means: Sequence[Mean]) -> Table:
         notes.append(f"Nothing in common with the reference: {', '.join(unrelated)}.")
     # The reference, at least, is complete.
     is_grouped = not all(_is_complete(mean, means) for mean in means)
+    section = extent if is_grouped else None
     return table(
         columns,
         means,
         f"{_ratio_title(analysis, means)}, on {analysis.name(_machine(means))}",
-        section=section if is_grouped else None,
+        section=section,
         notes=notes,
     )
 
@@ -320,12 +321,14 @@ def _data(analysis: Frameworks) -> dict[str, Any]:
     machines = []
     for means in analysis.rows:
         host = analysis.matrix.hosts[_machine(means)]
+        rows = [_mean_data(mean) for mean in means]
+        unrelated = [_axes_data(row, ROW) for row in _unrelated_rows(analysis, means)]
         machines.append(
             {
                 **objects(host_columns(lambda row: row), [host])[0],
                 "against": _axes_data(means[0].other_row, ROW),
-                "rows": [_mean_data(mean) for mean in means],
-                "apart": [_axes_data(row, ROW) for row in _unrelated_rows(analysis, means)],
+                "rows": rows,
+                "apart": unrelated,
             }
         )
     return {

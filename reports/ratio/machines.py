@@ -196,7 +196,9 @@ def _page(analysis: Machines) -> Page:
     quantity = analysis.matrix.quantity
     if legend(quantity):
         after.append(f"{QUANTITIES[quantity].title}: {legend(quantity)}")
-    after += _LEGEND if some_alike else _LEGEND[:1]
+    after.append(_LEGEND[0])
+    if some_alike:
+        after += _LEGEND[1:]
     all_cells = analysis.matrix.cells.values()
     fair_cells = {(cell.machine, cell.cell) for cell in fair(all_cells)}
     unfair = []

@@ -331,11 +331,10 @@ def _judged(differences: Sequence[Estimates], tested: Sequence[Flags]) -> list[_
     with too few launches for a test, the interval for as many tests (Bonferroni) excludes 1. It is
     the same if its whole interval lies within `WORSE` of 1.
     """
-    family = Estimates(
-        np.concatenate([estimates.values.ravel() for estimates in differences]),
-        np.concatenate([estimates.variances.ravel() for estimates in differences]),
-        np.concatenate([estimates.freedoms.ravel() for estimates in differences]),
-    )
+    values = [estimates.values.ravel() for estimates in differences]
+    variances = [estimates.variances.ravel() for estimates in differences]
+    freedoms = [estimates.freedoms.ravel() for estimates in differences]
+    family = Estimates(np.concatenate(values), np.concatenate(variances), np.concatenate(freedoms))
     is_tested = np.concatenate([flags.ravel() for flags in tested])
     p = np.where(is_tested, family.p_values(), np.nan)
     p[~np.isnan(p)] = holm(p[~np.isnan(p)].tolist())

@@ -179,9 +179,9 @@ def draw(
     drawn = []
     for title, across, points in pages:
         points_by_panel = grouped(points, lambda point: point[0])
-        panels = [
-            _panel(name, points_of_panel) for name, points_of_panel in points_by_panel.items()
-        ]
+        panels = []
+        for name, points_of_panel in points_by_panel.items():
+            panels.append(_panel(name, points_of_panel))
         drawn.append(Dots(title, across, tuple(panels), series, same=1.0))
     return dots_to_picture(drawn, path, columns)
 
