@@ -76,17 +76,16 @@ def _outcome(comparison: Comparison) -> str:
 
 
 def _of_cell(comparison: Comparison, cell: CellComparison, level: Level) -> str:
-    ratio = ""
+    sentences = []
     if cell.judgement.ratio is not None:
-        ratio = f"Candidate / baseline {ratio_of_cell(cell)}. "
-    operators = "".join(
-        f" {difference.sentence}"
-        for difference in comparison.operators
-        if difference.cell == cell.cell
-    )
+        sentences.append(f"Candidate / baseline {ratio_of_cell(cell)}.")
+    sentences.append(f"{sentence_of(cell)}.")
+    for difference in comparison.operators:
+        if difference.cell == cell.cell:
+            sentences.append(difference.sentence)
     file = comparison.files.get(cell.cell.framework, "")
     title = f"{cell.name}: {WORDS[cell.verdict].word}"
-    return annotation(level, title, f"{ratio}{sentence_of(cell)}.{operators}", file)
+    return annotation(level, title, " ".join(sentences), file)
 
 
 def _most(level: Level, annotations: Iterable[str]) -> list[str]:

@@ -94,7 +94,8 @@ def _target(bisection: Bisection) -> str:
     For another quantity: "first release with more peak memory".
     """
     if bisection.ends.quantity == TIME:
-        return f"first {'faster' if bisection.faster else 'slower'} {bisection.kind}"
+        pace = "faster" if bisection.faster else "slower"
+        return f"first {pace} {bisection.kind}"
     more = "less" if bisection.faster else "more"
     return f"first {bisection.kind} with {more} {JUDGED[bisection.ends.quantity].words}"
 
@@ -178,7 +179,9 @@ def _size_sentence(bisection: Bisection, assessment: Assessment) -> str:
     """Return how large the change is, in a sentence."""
     if bisection.ends.quantity == TIME:
         size = longer_in_words(assessment.size, assessment.low, assessment.high)
-        return f"Before it, a step took {size}." if bisection.faster else f"A step takes {size}."
+        if bisection.faster:
+            return f"Before it, a step took {size}."
+        return f"A step takes {size}."
     size = change_in_words(assessment.size, assessment.low, assessment.high, "more", "less")
     when = "Before it" if bisection.faster else "Since then"
     return f"{when}: {size} {JUDGED[bisection.ends.quantity].words}."
@@ -226,13 +229,17 @@ def _neighbours(bisection: Bisection) -> list[str]:
                 f"{candidate.name} {verb} {ratio_of(candidate.ratio)} times as {amount} as "
                 f"{bisection.good} in {counted(candidate.pairs, 'pair')}"
             )
-    return [f"Around the change: {'; '.join(clauses)}."] if clauses else []
+    if not clauses:
+        return []
+    return [f"Around the change: {'; '.join(clauses)}."]
 
 
 def _effort_sentence(bisection: Bisection, count: str) -> str:
     """Return how many pairs were measured, of how many candidates."""
     untestable = sum(bool(candidate.problem) for candidate in bisection.tried)
-    lost = f", {bisection.disturbed} of them disturbed or incomplete" if bisection.disturbed else ""
+    lost = ""
+    if bisection.disturbed:
+        lost = f", {bisection.disturbed} of them disturbed or incomplete"
     skipped = ""
     if untestable:
         skipped = f"; {counted(untestable, bisection.kind)} could not be tested"

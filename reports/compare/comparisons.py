@@ -44,12 +44,13 @@ def compared(source: ReportSource) -> Sequence[Compared]:
         if not any(record.side for record in records):
             continue
         host = results.hosts.get(run.machine) or Host(run.machine, run.machine[:12])
-        plan = tuple(cell for cell in run.plan if source.narrowing.has(cell))
+        plan = tuple(filter(source.narrowing.has, run.plan))
         all_records = [record for record in results_of_run.records if record.run == run.id]
         comparison = compare_sides(replace(run, plan=plan), records, host, of_gate=all_records)
-        profiles = [
-            profile for profile in results_of_run.profiles if source.narrowing.has(profile.cell)
-        ]
+        profiles = []
+        for profile in results_of_run.profiles:
+            if source.narrowing.has(profile.cell):
+                profiles.append(profile)
         comparisons.append((run, replace(comparison, operators=step_differences(profiles))))
     return comparisons
 
@@ -62,19 +63,23 @@ they finish."""
 def outcome(pair: Compared) -> str:
     """Return the outcome of a comparison in a line."""
     run, comparison = pair
-    return gate_outcome(comparison).line if run.purpose == "gate" else headline(comparison)
+    if run.purpose == "gate":
+        return gate_outcome(comparison).line
+    return headline(comparison)
 
 
 def _findings(pair: Compared) -> list[dict[str, Any]]:
     _, comparison = pair
-    return [
-        {
-            "cell": axes.values(cell.cell),
-            "quantity": cell.quantity,
-            "finding": WORDS[cell.verdict].word,
-        }
-        for cell in comparison.cells
-    ]
+    findings = []
+    for cell in comparison.cells:
+        findings.append(
+            {
+                "cell": axes.values(cell.cell),
+                "quantity": cell.quantity,
+                "finding": WORDS[cell.verdict].word,
+            }
+        )
+    return findings
 
 
 def _operators_data(pair: Compared) -> list[dict[str, Any]]:

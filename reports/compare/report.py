@@ -157,19 +157,24 @@ def launches_of(cell: CellComparison) -> str:
 
 def flags_of(cell: CellComparison) -> list[FlagKind]:
     """Return the kinds of flags that either side carries and that bear on a comparison."""
-    raised = {flag.kind for side in (cell.baseline, cell.candidate) for flag in side.flags}
-    return [kind for kind in KINDS if kind in raised and kind is not PARITY_UNCHECKED]
+    raised = {flag.kind for flag in (*cell.baseline.flags, *cell.candidate.flags)}
+    raised.discard(PARITY_UNCHECKED)
+    return [kind for kind in KINDS if kind in raised]
 
 
 def marks_of(cell: CellComparison) -> str:
     """Return the symbols of its flags after a space, or nothing."""
-    symbols = "".join(kind.symbol for kind in flags_of(cell))
-    return f" {symbols}" if symbols else ""
+    symbols = [kind.symbol for kind in flags_of(cell)]
+    if not symbols:
+        return ""
+    return f" {''.join(symbols)}"
 
 
 def _row_text(cell: CellComparison) -> str:
     name = row_name(cell.cell)
-    return name if cell.quantity == TIME else f"{name}: {cell.quantity}"
+    if cell.quantity == TIME:
+        return name
+    return f"{name}: {cell.quantity}"
 
 
 def _ratio_entry(cell: CellComparison) -> Entry:
@@ -200,7 +205,9 @@ def _pairs_data(cell: CellComparison) -> dict[str, Any]:
 
 def _tail_data(cell: CellComparison) -> dict[str, float | None] | None:
     tail = cell.tail
-    return None if tail is None else {"ratio": tail.value, "low": tail.low, "high": tail.high}
+    if tail is None:
+        return None
+    return {"ratio": tail.value, "low": tail.low, "high": tail.high}
 
 
 def _ratio_value(cell: CellComparison) -> float | None:
@@ -263,6 +270,8 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
     if comparison.purpose == "gate":
         gate = plain(gate_outcome(comparison))
     counts = {verdict.name: len(cells) for verdict, cells in by_verdict(comparison).items()}
+    only_baseline = [axes.values(cell) for cell in comparison.only_baseline]
+    only_candidate = [axes.values(cell) for cell in comparison.only_candidate]
     rule = dict(plain(comparison.rule))
     rule.pop("words", None)
     return {
@@ -278,10 +287,7 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
         "rule": rule,
         "notes": list(comparison.notes),
         "differences": plain(comparison.differences),
-        "only_in": {
-            BASELINE: [axes.values(cell) for cell in comparison.only_baseline],
-            CANDIDATE: [axes.values(cell) for cell in comparison.only_candidate],
-        },
+        "only_in": {BASELINE: only_baseline, CANDIDATE: only_candidate},
         "cells": objects(_CELL, comparison.cells),
         "operators": [difference_data(difference) for difference in comparison.operators],
     }
@@ -326,9 +332,10 @@ def closing(comparison: Comparison) -> list[str]:
 
 def operator_lines(comparison: Comparison) -> list[str]:
     """Return a line for each profiled cell: which operators account for its difference."""
-    return [
-        f"{name_of(difference.cell)}: {difference.sentence}" for difference in comparison.operators
-    ]
+    lines = []
+    for difference in comparison.operators:
+        lines.append(f"{name_of(difference.cell)}: {difference.sentence}")
+    return lines
 
 
 def figures(comparison: Comparison) -> list[str]:
@@ -417,22 +424,30 @@ def meanings(comparison: Comparison) -> dict[Verdict, str]:
 
 def _thresholds(rule: Rule, threshold_of_time: str, times: int) -> str:
     """Return the thresholds of all quantities that are judged: "2.5 % (peak memory 5 %)"."""
-    further = ", ".join(
-        f"{JUDGED[name].words} {percent(times * share)}" for name, share in rule.further
-    )
+    thresholds = []
+    for name, share in rule.further:
+        thresholds.append(f"{JUDGED[name].words} {percent(times * share)}")
+    further = ", ".join(thresholds)
     if not rule.judges_time:
         return further
-    return f"{threshold_of_time} ({further})" if further else threshold_of_time
+    if not further:
+        return threshold_of_time
+    return f"{threshold_of_time} ({further})"
 
 
 def legend(comparison: Comparison) -> list[str]:
     """Return the meanings of the verdicts and marks in use."""
-    lines = [
-        f"{WORDS[verdict].word}: {meaning}" for verdict, meaning in meanings(comparison).items()
-    ]
+    lines = []
+    for verdict, meaning in meanings(comparison).items():
+        lines.append(f"{WORDS[verdict].word}: {meaning}")
     lines += axes.legends(cell.cell for cell in comparison.cells)
-    raised = {kind for cell in comparison.cells for kind in flags_of(cell)}
-    return lines + [f"{kind.symbol} {kind.legend}" for kind in KINDS if kind in raised]
+    raised: set[FlagKind] = set()
+    for cell in comparison.cells:
+        raised.update(flags_of(cell))
+    for kind in KINDS:
+        if kind in raised:
+            lines.append(f"{kind.symbol} {kind.legend}")
+    return lines
 
 
 def details_of(cells: Iterable[CellComparison]) -> list[str]:
@@ -517,7 +532,8 @@ def outcome_of(counts: Mapping[Verdict, int], noun: str, of_time: bool = True) -
             undecided.append(verdict)
     if undecided:
         return GateOutcome("undecided", _counts_text(counts, undecided, judged, of_time))
-    return GateOutcome("passed", f"no {'slowdown' if of_time else 'regression'} in {judged}")
+    change = "slowdown" if of_time else "regression"
+    return GateOutcome("passed", f"no {change} in {judged}")
 
 
 def _counts_text(
@@ -587,7 +603,8 @@ def comparison_to_markdown(comparison: Comparison) -> str:
     meaning = _bullets([*figures(comparison), *legend(comparison)])
     fixed_texts = (before, about, notes, command, meaning)
     room = MOST_CHARACTERS - sum(len(text) for text in fixed_texts) - 300
-    changes = _table([(*_fields(cell), _finding(cell)) for cell in _changed(comparison)], room // 3)
+    changed = [(*_fields(cell), _finding(cell)) for cell in _changed(comparison)]
+    changes = _table(changed, room // 3)
     facts = _bullets(details_of(comparison.cells), room // 3)
     rows = []
     for cells in by_verdict(comparison).values():
@@ -658,7 +675,9 @@ def _fit(lines: Sequence[str], room: int, more: str) -> list[str]:
     ends = accumulate(len(line) + 1 for line in lines)
     fitting = sum(end <= room for end in ends)
     left = len(lines) - fitting
-    return [*lines[:fitting], more.format(left)] if left else list(lines)
+    if not left:
+        return list(lines)
+    return [*lines[:fitting], more.format(left)]
 
 
 def comparison_to_junit(comparison: Comparison) -> str:
@@ -708,8 +727,9 @@ def _candidate_seconds(cell: CellComparison) -> float:
 def _case(cell: CellComparison) -> ElementTree.Element:
     # A dot separates packages for those that show test results as a tree.
     work = work_name(cell.cell).replace(".", "_")
-    rest = rest_of(cell.cell)
-    name = rest if cell.quantity == TIME else f"{rest}, {JUDGED[cell.quantity].words}"
+    name = rest_of(cell.cell)
+    if cell.quantity != TIME:
+        name += f", {JUDGED[cell.quantity].words}"
     names = {"classname": one_line(f"dlbench.{work}"), "name": one_line(name)}
     case = ElementTree.Element("testcase", names, time=f"{_candidate_seconds(cell):.6f}")
     words = WORDS[cell.verdict]

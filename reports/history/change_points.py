@@ -89,10 +89,9 @@ def find_steps(
     ``ENOUGH_NIGHTS + 1`` for a pending one.
     """
     are_drifting = drifting or [False] * len(series)
-    candidates = [
-        steps_of(values, is_drifting)
-        for values, is_drifting in zip(series, are_drifting, strict=True)
-    ]
+    candidates = []
+    for values, is_drifting in zip(series, are_drifting, strict=True):
+        candidates.append(steps_of(values, is_drifting))
     return judged_steps(candidates, magnitude)
 
 
@@ -102,10 +101,14 @@ def judged_steps(
     """Return the steps of each series that hold over all series and are large enough."""
     from scipy.stats import false_discovery_control
 
-    tests = [step.p for steps in candidates for step in steps]
+    tests: list[float] = []
+    without_steps = 0
+    for steps in candidates:
+        tests += [step.p for step in steps]
+        if not steps:
+            without_steps += 1
     if not tests:
         return [()] * len(candidates)
-    without_steps = sum(not steps for steps in candidates)
     remaining_p = iter(false_discovery_control([*tests, *[1.0] * without_steps]).tolist())
     judged = []
     for steps in candidates:
@@ -203,8 +206,11 @@ def _step(
     own = 0.0
     if not drifting:
         # A segment of one night has no variance of its own.
-        segments = [part for part in (values[:before], values[before:]) if len(part) > 1]
-        own = math.sqrt(worth * sum(float(part.var(ddof=1)) / len(part) for part in segments))
+        variance_of_means = 0.0
+        for segment in (values[:before], values[before:]):
+            if len(segment) > 1:
+                variance_of_means += float(segment.var(ddof=1)) / len(segment)
+        own = math.sqrt(worth * variance_of_means)
     error = math.sqrt(variance * float(inverse[1, 1]))
     size = float(solution[1])
     half = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
@@ -265,15 +271,15 @@ def _edge_places(values: Values, places: list[int]) -> set[int]:
     other level. A change in the last nights is pending; one in the first nights is not reported.
     """
     count = len(values)
-    few = range(1, ENOUGH_NIGHTS)
     misplaced = set()
     for start, place, end in _neighbouring_segments(places, count):
         gain = _gain(values, start, place, end)
         gains = []
-        if start == 0:
-            gains += [_gain(values, 0, before, end) for before in few]
-        if end == count:
-            gains += [_gain(values, start, count - after, count) for after in few]
+        for few in range(1, ENOUGH_NIGHTS):
+            if start == 0:
+                gains.append(_gain(values, 0, few, end))
+            if end == count:
+                gains.append(_gain(values, start, count - few, count))
         if any(edge_gain > gain for edge_gain in gains):
             misplaced.add(place)
     return misplaced

@@ -107,11 +107,16 @@ def find_changes(
     are_absolute = drifting or [False] * len(series)
     steps_by_series: list[tuple[LevelChange, ...]] = []
     readings: list[_Reading | None] = []
+    tests = []
     for values, is_absolute in zip(series, are_absolute, strict=True):
         steps = steps_of(values, is_absolute)
         steps_by_series.append(steps)
-        readings.append(_find_drift(values, steps, magnitude, is_absolute))
-    tests = [1.0 if reading is None else min(reading.drift.p, 1.0) for reading in readings]
+        reading = _find_drift(values, steps, magnitude, is_absolute)
+        readings.append(reading)
+        if reading is None:
+            tests.append(1.0)
+        else:
+            tests.append(min(reading.drift.p, 1.0))
     adjusted = false_discovery_control(tests).tolist()
     drifts: list[Ramp | None] = [None] * len(series)
     for index, reading in enumerate(readings):
@@ -129,14 +134,19 @@ def _find_drift(
     if len(values) < ENOUGH_NIGHTS_OF_DRIFT:
         return None
     calm = pulled_in(values, noise_of(values))
-    least = math.log1p(max(magnitude, MACHINE_DRIFT) if is_absolute else magnitude)
+    smallest_drift = magnitude
+    if is_absolute:
+        smallest_drift = max(magnitude, MACHINE_DRIFT)
+    least = math.log1p(smallest_drift)
     confirmed = tuple(step for step in steps if not step.pending)
     # Without a step in the series the drift must be one by itself.
     rounds = _ROUNDS if confirmed else 1
     # A drift may have looked like steps, or there may be both: the search ends in different places.
-    starts = dict.fromkeys(((), confirmed))
-    readings = [_read(values, calm, start, rounds, least, is_absolute) for start in starts]
-    significant = [reading for reading in readings if reading.drift.p <= FALSE_DISCOVERY_RATE]
+    significant = []
+    for start in dict.fromkeys(((), confirmed)):
+        reading = _read(values, calm, start, rounds, least, is_absolute)
+        if reading.drift.p <= FALSE_DISCOVERY_RATE:
+            significant.append(reading)
     if not significant:
         return None
 
@@ -146,10 +156,14 @@ def _find_drift(
     best = min(significant, key=criterion_of)
     criterion = criterion_of(best)
     if steps:
-        return best if criterion < _model_criterion(calm, steps) else None
-    # Not a step either that is too weak to be found: both have a place and a size.
-    criterion_of_a_step = _criterion(_best_step_residuals(calm), 2)
-    return best if criterion - math.log(len(calm)) < criterion_of_a_step else None
+        criterion_of_steps = _model_criterion(calm, steps)
+    else:
+        # Not a step either that is too weak to be found: both have a place and a size.
+        criterion -= math.log(len(calm))
+        criterion_of_steps = _criterion(_best_step_residuals(calm), 2)
+    if criterion < criterion_of_steps:
+        return best
+    return None
 
 
 def _read(

@@ -244,13 +244,16 @@ class History:
     def drifts(self) -> list[tuple[Series, Drift]]:
         """Every drift with its series, the largest first."""
         drifts = [(cell, cell.drift) for cell in self.cells if cell.drift is not None]
-        return sorted(drifts, key=lambda pair: abs(math.log(pair[1].ratio)), reverse=True)
+        return sorted(drifts, key=_size_of_change, reverse=True)
 
     @property
     def changes(self) -> list[tuple[Series, ChangePoint]]:
         """Every change with its series, the newest first and then the largest."""
-        changes = [(cell, change) for cell in self.cells for change in cell.changes]
-        changes.sort(key=lambda pair: abs(math.log(pair[1].ratio)), reverse=True)
+        changes = []
+        for cell in self.cells:
+            for change in cell.changes:
+                changes.append((cell, change))
+        changes.sort(key=_size_of_change, reverse=True)
         return sorted(changes, key=lambda pair: pair[1].night.started, reverse=True)
 
     def nights(self) -> tuple[int, str, str]:
@@ -265,6 +268,11 @@ class History:
             return 0, "", ""
         starts = sorted(str(start) for _, start in nights)
         return len(nights), starts[0], starts[-1]
+
+
+def _size_of_change(pair: tuple[Series, ChangePoint | Drift]) -> float:
+    """Return how far a series' change or drift is from none, in log units."""
+    return abs(math.log(pair[1].ratio))
 
 
 def series_of(nights: "pd.DataFrame", cells: Mapping[int, Cell]) -> list[Series]:
@@ -309,7 +317,9 @@ def _series_of_kind(
     The rows of the frames correspond.
     """
     means = _side_values(frames, "log_mean")
-    logs = means[0] - means[1] if len(means) > 1 else means[0]
+    logs = means[0]
+    if len(means) > 1:
+        logs = means[0] - means[1]
     halves = _half_widths(_side_values(frames, "log_variance"), _side_values(frames, "launches"))
     quiet = np.all([frame["quiet"].to_numpy(dtype=bool) for frame in frames], axis=0)
     searched = quiet & np.isfinite(logs)
@@ -371,17 +381,18 @@ def build_history(
     of the nights. `explained` adds the other changes.
     """
     all_series = [replace(series, quantity=quantity) for series in series_of(nights, cells)]
-    comparable = [series for series in all_series if series.comparable]
-    changes_by_series = find_changes(
-        [series.logs[series.searched] for series in comparable],
-        magnitude,
-        [series.kind == ABSOLUTE for series in comparable],
-    )
-    remaining_changes = iter(changes_by_series)
-    with_changes = [
-        _add_changes(series, next(remaining_changes)) if series.comparable else series
-        for series in all_series
-    ]
+    logs = []
+    are_absolute = []
+    for series in all_series:
+        if series.comparable:
+            logs.append(series.logs[series.searched])
+            are_absolute.append(series.kind == ABSOLUTE)
+    remaining_changes = iter(find_changes(logs, magnitude, are_absolute))
+    with_changes = []
+    for series in all_series:
+        if series.comparable:
+            series = _add_changes(series, next(remaining_changes))
+        with_changes.append(series)
     return History(tuple(with_changes), magnitude, dict(machines or {}), everything, quantity)
 
 
@@ -455,7 +466,9 @@ def add_differences(history: History, read: Reader, most: int | None = None) -> 
             if old is not None and new is not None:
                 has_records = True
                 all_differences.extend(differences(old, new))
-        return tuple(all_differences) if has_records else None
+        if not has_records:
+            return None
+        return tuple(all_differences)
 
     def explain(series: Series) -> Series:
         changes = []

@@ -94,7 +94,9 @@ def _absent_changes(history: History) -> list[str]:
         words.append("No change in the last nights.")
     if not history.drifts:
         words.append("No slow drift.")
-    return [" ".join(words)] if words else []
+    if not words:
+        return []
+    return [" ".join(words)]
 
 
 def _change_tables(history: History) -> list[Table]:
@@ -167,7 +169,10 @@ def history_rows(history: History) -> Rows:
     The fields that only one of the two has are empty in the other.
     """
     series_columns: tuple[Column[Any], ...] = within(_series_columns(history), lambda pair: pair[0])
-    pairs = [(series, change) for series in history.cells for change in series.changes]
+    pairs = []
+    for series in history.cells:
+        for change in series.changes:
+            pairs.append((series, change))
     changes = csv_rows((*series_columns, *_change_columns(history)), pairs)
     drifts = csv_rows((*series_columns, *_drift_columns(history)), history.drifts)
     names = list(dict.fromkeys((*changes.columns, *drifts.columns)))
@@ -209,16 +214,18 @@ def _nights(series: Series) -> list[dict[str, Any]]:
 
 
 def _environment_changes(series: Series) -> list[dict[str, Any]]:
-    return [
-        {
-            "run": str(series.runs[place]),
-            "started": str(series.started[place]),
-            "side": event.side,
-            "before": event.before,
-            "after": event.after,
-        }
-        for place, event in series.events
-    ]
+    changes = []
+    for place, event in series.events:
+        changes.append(
+            {
+                "run": str(series.runs[place]),
+                "started": str(series.started[place]),
+                "side": event.side,
+                "before": event.before,
+                "after": event.after,
+            }
+        )
+    return changes
 
 
 def _change_columns(history: History) -> tuple[Column[_Change], ...]:
@@ -239,7 +246,7 @@ def _change_columns(history: History) -> tuple[Column[_Change], ...]:
         *attributes(lambda row: row[1], "ratio", "low", "high"),
         Column("direction", None, lambda row: _direction(*row)),
         *attributes(lambda row: row[1], "adjusted_p", "nights_before", "nights_after"),
-        Column("state", None, lambda row: "pending" if row[1].pending else "confirmed"),
+        Column("state", None, _change_state),
         Column("differences", None, lambda row: row[1].differences, fields=None),
     )
 
@@ -258,6 +265,10 @@ def _change_text(row: _Change) -> str:
         f"{size(series, change)} ({low:+.1f} to {high:+.1f} %){kind}, {significance(change)}, "
         f"{duration}"
     )
+
+
+def _change_state(row: _Change) -> str:
+    return "pending" if row[1].pending else "confirmed"
 
 
 def _direction(series: Series, change: ChangePoint | Drift) -> str:
@@ -314,8 +325,10 @@ def drift_words(series: Series, drift: Drift) -> str:
 
 
 def _machine_names(history: History, cells: Sequence[Series]) -> str:
-    machines = dict.fromkeys(series.machine for series in cells)
-    return ", ".join(history.machines.get(machine, machine[:12]) for machine in machines)
+    names: dict[str, str] = {}
+    for series in cells:
+        names[series.machine] = history.machines.get(series.machine, series.machine[:12])
+    return ", ".join(names.values())
 
 
 def _machine_text(history: History, series: Series) -> str:
@@ -329,7 +342,7 @@ def _machine_text(history: History, series: Series) -> str:
 def _cells_table(history: History) -> Table:
     shown: tuple[Column[Series], ...] = (
         Column("", "", lambda series: rest_of(series.cell)),
-        Column("", "nights", lambda series: int(series.searched.sum())),
+        Column("", "nights", _searched_nights),
         Column("", "level", level),
         Column("", "changes", _state),
     )
@@ -341,14 +354,22 @@ def _cells_table(history: History) -> Table:
     return columns.table(shown, cells, "All series", section=section, words=True)
 
 
+def _searched_nights(series: Series) -> int:
+    return int(series.searched.sum())
+
+
 def _state(series: Series) -> str:
     """Return how many changes a series has, or that the last is pending, and whether it drifts."""
     if not series.comparable:
         return "not searched"
-    pending = bool(series.changes) and series.changes[-1].pending
-    changes = "pending" if pending else str(len(series.changes) or "")
-    drift = "" if series.drift is None else "drift"
-    return ", ".join(word for word in (changes, drift) if word)
+    words = []
+    if series.changes and series.changes[-1].pending:
+        words.append("pending")
+    elif series.changes:
+        words.append(str(len(series.changes)))
+    if series.drift is not None:
+        words.append("drift")
+    return ", ".join(words)
 
 
 def _environments_table(history: History) -> list[Table]:
@@ -367,7 +388,9 @@ def _environments_table(history: History) -> list[Table]:
         return []
     newest = sorted(count_by_change.items(), reverse=True)
     more = len(newest) - _MOST_CHANGES
-    notes = [f"... and {more} more; --format json --all shows them"] if more > 0 else []
+    notes = []
+    if more > 0:
+        notes.append(f"... and {more} more; --format json --all shows them")
     shown: tuple[Column[tuple[_EnvironmentChange, int]], ...] = (
         Column("", "night", lambda row: day(row[0].started)),
         Column("", "side", lambda row: row[0].side),
@@ -383,7 +406,18 @@ def _environments_table(history: History) -> list[Table]:
 
 
 def _notes(history: History) -> list[str]:
-    kinds = dict.fromkeys(series.kind for series in history.cells)
+    kinds = set()
+    longest = 0
+    unknown = 0
+    disturbed = 0
+    short = 0
+    for series in history.cells:
+        searched = _searched_nights(series)
+        kinds.add(series.kind)
+        longest = max(longest, len(series))
+        unknown += not series.comparable
+        disturbed += len(series) - searched
+        short += searched < 2 * ENOUGH_NIGHTS
     lines = []
     if RATIO in kinds:
         lines.append(
@@ -397,7 +431,7 @@ def _notes(history: History) -> list[str]:
         f"A change is confirmed with {ENOUGH_NIGHTS} nights on each side; p-values are adjusted "
         f"over all series, and those up to {FALSE_DISCOVERY_RATE:g} are reported."
     )
-    if any(len(series) >= ENOUGH_NIGHTS_OF_DRIFT for series in history.cells):
+    if longest >= ENOUGH_NIGHTS_OF_DRIFT:
         least = []
         if RATIO in kinds:
             least.append(f"{100 * history.magnitude:g} %")
@@ -408,20 +442,17 @@ def _notes(history: History) -> list[str]:
             f"A drift takes {ENOUGH_NIGHTS_OF_DRIFT} nights or more, and in all is clearly more "
             f"than {', or '.join(least)}."
         )
-    unknown = [series for series in history.cells if not series.comparable]
     if unknown:
         lines.append(
-            f"Not searched: {counted(len(unknown), 'series', 'series')} of an unknown machine. The "
+            f"Not searched: {counted(unknown, 'series', 'series')} of an unknown machine. The "
             "nights may be of several machines, and a change of the machine would look like a "
             "change of the code."
         )
-    disturbed = sum(int((~series.searched).sum()) for series in history.cells)
     if disturbed:
         lines.append(
             f"Not searched: {counted(disturbed, 'night')} of some series, since other programs "
             "disturbed every launch."
         )
-    short = sum(int(series.searched.sum()) < 2 * ENOUGH_NIGHTS for series in history.cells)
     if short:
         lines.append(
             f"{counted(short, 'series', 'series')} with fewer than {2 * ENOUGH_NIGHTS} nights: too "
@@ -493,7 +524,9 @@ def level(cell: Series) -> str:
         return f"{value:.3f} x"
     if cell.quantity == "memory":
         return f"{number(value / 2**20)} MiB"
-    return f"{number(value)} s" if is_of_clock(cell.quantity) else number(value)
+    if is_of_clock(cell.quantity):
+        return f"{number(value)} s"
+    return number(value)
 
 
 PANELS = 24
@@ -559,14 +592,9 @@ def _panel(panel: "Axes", series: Series, history: History) -> None:
     panel.fill_between(
         dates, low, high, where=np.isfinite(low), color=_SKY, alpha=0.35, linewidth=0
     )
-    few = len(series) <= _MARKED
+    marker = "." if len(series) <= _MARKED else ""
     panel.plot(
-        dates[searched],
-        values[searched],
-        color=_BLUE,
-        linewidth=0.8,
-        marker="." if few else "",
-        markersize=3,
+        dates[searched], values[searched], color=_BLUE, linewidth=0.8, marker=marker, markersize=3
     )
     panel.plot(
         dates[~searched],
@@ -606,7 +634,9 @@ def _value_name(series: Series) -> str:
         return "candidate / baseline"
     if series.quantity == "memory":
         return "bytes"
-    return "seconds" if is_of_clock(series.quantity) else JUDGED[series.quantity].words
+    if is_of_clock(series.quantity):
+        return "seconds"
+    return JUDGED[series.quantity].words
 
 
 def _draw_levels(panel: "Axes", series: Series, dates: Objects) -> None:
@@ -660,19 +690,26 @@ def _mark_environments(panel: "Axes", series: Series, dates: Objects) -> None:
 def _mark_change(
     panel: "Axes", series: Series, change: ChangePoint, dates: Objects, row: int
 ) -> None:
-    colour = _VERMILLION if change.slower else _GREEN
-    arrow = "▲" if change.slower else "▼"
-    style = "--" if change.pending else "-"
+    colour, arrow = _colour_and_arrow(change.slower)
+    style = "-"
+    state = ""
+    if change.pending:
+        style = "--"
+        state = " pending"
     panel.axvline(dates[change.place], color=colour, linewidth=1.1, linestyle=style)
-    late = change.place > len(series) / 2
-    state = " pending" if change.pending else ""
+    # The label stands on the side with more room.
+    alignment = "left"
+    offset = 3
+    if change.place > len(series) / 2:
+        alignment = "right"
+        offset = -3
     panel.annotate(
         f"{arrow} {change.percent[0]:+.1f} % {change.night.started[:10]}{state}",
         (dates[change.place], 0.98),
         xycoords=("data", "axes fraction"),
-        xytext=(-3 if late else 3, -9 * (row % 4)),
+        xytext=(offset, -9 * (row % 4)),
         textcoords="offset points",
-        ha="right" if late else "left",
+        ha=alignment,
         va="top",
         fontsize=7,
         color=colour,
@@ -680,9 +717,14 @@ def _mark_change(
     )
 
 
+def _colour_and_arrow(slower: bool) -> tuple[str, str]:
+    if slower:
+        return _VERMILLION, "▲"
+    return _GREEN, "▼"
+
+
 def _mark_drift(panel: "Axes", drift: Drift, dates: Objects, row: int) -> None:
-    colour = _VERMILLION if drift.slower else _GREEN
-    arrow = "▲" if drift.slower else "▼"
+    colour, arrow = _colour_and_arrow(drift.slower)
     panel.axvspan(dates[drift.first], dates[drift.last], color=colour, alpha=0.08, linewidth=0)
     panel.annotate(
         f"{arrow} {drift.percent[0]:+.1f} % slowly, over {counted(drift.nights, 'night')}",
@@ -699,12 +741,14 @@ def _mark_drift(panel: "Axes", drift: Drift, dates: Objects, row: int) -> None:
 
 def conclusion_of(history: History) -> Conclusion:
     """Return whether a cell has changed over the nights, and the counts."""
-    confirmed = sum(not change.pending for _, change in history.changes) + len(history.drifts)
     pending = sum(change.pending for _, change in history.changes)
+    confirmed = len(history.changes) - pending + len(history.drifts)
     reason = f"{counted(confirmed, 'confirmed change')} and {pending} pending"
     if confirmed:
         return Conclusion("changed", reason)
-    return Conclusion("pending" if pending else "unchanged", reason)
+    if pending:
+        return Conclusion("pending", reason)
+    return Conclusion("unchanged", reason)
 
 
 REPORT = Report(

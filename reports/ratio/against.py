@@ -92,7 +92,9 @@ class PaperPair:
     @property
     def name(self) -> str:
         """The row's name with its mode."""
-        return row_name(self.now.row) if self.now is not None else self.row
+        if self.now is None:
+            return self.row
+        return row_name(self.now.row)
 
 
 class MeanSpeedup(NamedTuple):
@@ -142,13 +144,15 @@ class Match:
         common: dict[int, list[str]] = {}
         timed = [pair for pair in self.fastest if pair.speedup is not None]
         for threads, pairs in sorted(grouped(timed, lambda pair: pair.at.threads).items()):
-            pairs_by_row = grouped(pairs, lambda pair: (pair.at.framework, pair.row))
-            networks_of_rows = []
-            for pairs_of_row in pairs_by_row.values():
-                networks_of_rows.append([pair.at.network for pair in pairs_of_row])
+            rows: set[tuple[str, str]] = set()
+            rows_by_network: dict[str, set[tuple[str, str]]] = {}
+            for pair in pairs:
+                row = (pair.at.framework, pair.row)
+                rows.add(row)
+                rows_by_network.setdefault(pair.at.network, set()).add(row)
             common[threads] = []
-            for network in dict.fromkeys(networks_of_rows[0]):
-                if all(network in networks for networks in networks_of_rows):
+            for network, rows_of_network in rows_by_network.items():
+                if rows_of_network == rows:
                     common[threads].append(network)
         return common
 
@@ -160,19 +164,25 @@ class Match:
         timed = [pair for pair in self.fastest if pair.speedup is not None]
         pairs_by_row = grouped(timed, lambda pair: (pair.at.framework, pair.row, pair.at.threads))
         for (framework, row, threads), pairs in pairs_by_row.items():
-            speedups = {pair.at.network: pair.speedup for pair in pairs if pair.speedup is not None}
-            spans = [pair.per_peak for pair in pairs if pair.per_peak is not None]
-            per_peak = None
-            if len(spans) == len(speedups):
-                per_peak = Span(
-                    geometric_mean(span.low for span in spans),
-                    geometric_mean(span.high for span in spans),
-                )
-            shared = [speedups[network] for network in common[threads]]
-            disturbed = []
+            speedups: dict[str, float] = {}
+            lows = []
+            highs = []
+            disturbed: dict[str, None] = {}
             for pair in pairs:
+                network = pair.at.network
+                if pair.speedup is not None:
+                    speedups[network] = pair.speedup
+                if pair.per_peak is not None:
+                    lows.append(pair.per_peak.low)
+                    highs.append(pair.per_peak.high)
                 if pair.now is not None and pair.now.has(CONTENDED):
-                    disturbed.append(pair.at.network)
+                    disturbed[network] = None
+            per_peak = None
+            if len(lows) == len(speedups):
+                per_peak = Span(geometric_mean(lows), geometric_mean(highs))
+            common_speedup = None
+            if common[threads]:
+                common_speedup = geometric_mean(speedups[network] for network in common[threads])
             means.append(
                 MeanSpeedup(
                     framework,
@@ -181,8 +191,8 @@ class Match:
                     networks=len(speedups),
                     speedup=geometric_mean(speedups.values()),
                     per_peak=per_peak,
-                    common=geometric_mean(shared) if shared else None,
-                    disturbed=list(dict.fromkeys(disturbed)),
+                    common=common_speedup,
+                    disturbed=list(disturbed),
                 )
             )
         return means
@@ -200,7 +210,10 @@ class Against:
     @property
     def pairs(self) -> list[PaperPair]:
         """Those of all machines."""
-        return [pair for match in self.matches for pair in match.pairs]
+        pairs: list[PaperPair] = []
+        for match in self.matches:
+            pairs += match.pairs
+        return pairs
 
     @property
     def common_flags(self) -> set[FlagKind]:
@@ -230,7 +243,7 @@ def against(
     matches = []
     for machine in matrix.machines:
         columns = matrix.columns_of(machine)
-        if not any(_is_comparable(column) for column in columns):
+        if not any(map(_is_comparable, columns)):
             continue
         # The paper did not bind threads to CPUs, and tuned what it measured.
         cells = []
@@ -242,13 +255,12 @@ def against(
                 and cell.row.tuning == TUNED
             ):
                 cells.append(cell)
+        works = {cell.work for cell in cells}
         rows = _rows_by_framework(cells, counterparts, builds)
         for theirs in with_cpus:
             host, then = matrix.hosts[machine], paper.hosts[theirs]
             counts, left_out = _thread_counts(columns, paper.columns_of(theirs), host, then)
-            unmeasured = _unmeasured_pairs(
-                paper, theirs, published.year, {cell.work for cell in cells}, rows, counts
-            )
+            unmeasured = _unmeasured_pairs(paper, theirs, published.year, works, rows, counts)
             peak = published.peaks.get(theirs)
             pairs, fastest = _measured_pairs(unmeasured, cells, builds, peak, all_modes)
             matches.append(Match(host, then, peak, tuple(pairs), tuple(fastest), left_out))
@@ -283,10 +295,13 @@ def _thread_counts(
 ) -> tuple[list[int], dict[int, str]]:
     """Return the thread counts to compare, and the reasons why the user's others are not."""
     published = {column.threads for column in published_columns if _is_comparable(column)}
-    own = {column.threads for column in columns if _is_comparable(column)}
+    own = set()
+    for column in columns:
+        if _is_comparable(column) and column.threads is not None:
+            own.add(column.threads)
     counts = []
     left_out = {}
-    for count in sorted(count for count in own if count is not None):
+    for count in sorted(own):
         reason = _why_not(count, published, host, then)
         if reason:
             left_out[count] = reason
@@ -317,9 +332,9 @@ def _unmeasured_pairs(
     for work, frameworks in paper.rows.items():
         if work not in works:
             continue
-        for framework in (row.framework for row in frameworks):
-            for name, count in product(rows.get(framework, ()), counts):
-                at = work._replace(framework=framework, mode=year, device="cpu", threads=count)
+        for row in frameworks:
+            for name, count in product(rows.get(row.framework, ()), counts):
+                at = work._replace(framework=row.framework, mode=year, device="cpu", threads=count)
                 yield PaperPair(at, name, None, None, paper.cells.get(Place(machine, at)))
 
 
@@ -343,7 +358,8 @@ def _measured_pairs(
             fastest.append(judged)
             continue
         best = fastest_mode(modes)
-        for cell in modes if all_modes else [best]:
+        shown = modes if all_modes else [best]
+        for cell in shown:
             judged = _judged(replace(pair, now=cell, build=builds.of(cell)), peak)
             pairs.append(judged)
             if cell is best:
@@ -446,7 +462,9 @@ def _version(pair: PaperPair) -> str | None:
 
 
 def _seconds_then(pair: PaperPair) -> float | None:
-    return pair.then.timed.median if pair.then and pair.then.timed else None
+    if pair.then is None or pair.then.timed is None:
+        return None
+    return pair.then.timed.median
 
 
 def _seconds_then_entry(pair: PaperPair) -> Entry:
@@ -458,7 +476,9 @@ def _seconds_then_entry(pair: PaperPair) -> Entry:
 
 
 def _share_now_text(pair: PaperPair) -> str:
-    return "" if pair.share_now is None else f"{100 * pair.share_now:.0f}"
+    if pair.share_now is None:
+        return ""
+    return f"{100 * pair.share_now:.0f}"
 
 
 def _share_then_text(pair: PaperPair) -> str:
@@ -558,7 +578,7 @@ def _notes_on_means(match: Match, means: Sequence[MeanSpeedup]) -> list[str]:
     Thread counts of the same networks share a line.
     """
     lines = []
-    networks_by_count = [(count, ", ".join(names)) for count, names in match.common.items()]
+    networks_by_count = {count: ", ".join(names) for count, names in match.common.items()}
     for networks, counts in _counts_by_text(networks_by_count).items():
         extent = "no network has a speed-up in every row"
         if networks:
@@ -569,12 +589,15 @@ def _notes_on_means(match: Match, means: Sequence[MeanSpeedup]) -> list[str]:
     return lines
 
 
-def _counts_by_text(texts: Iterable[tuple[int, str]]) -> dict[str, str]:
+def _counts_by_text(texts: Mapping[int, str]) -> dict[str, str]:
     """Return the thread counts of each text: "1, 2"."""
-    lines_by_text = grouped(texts, lambda line: line[1])
-    return {
-        text: ", ".join(str(count) for count, _ in lines) for text, lines in lines_by_text.items()
-    }
+    counts_by_text: dict[str, str] = {}
+    for count, text in texts.items():
+        if text in counts_by_text:
+            counts_by_text[text] += f", {count}"
+        else:
+            counts_by_text[text] = str(count)
+    return counts_by_text
 
 
 def _notes(match: Match) -> list[str]:
@@ -592,10 +615,10 @@ def _notes(match: Match) -> list[str]:
         )
     ceilings = match.ceilings
     if ceilings:
-        rates = ", ".join(f"{number(rate * 1e-9)} at {count}" for count, rate in ceilings.items())
+        rates = [f"{number(rate * 1e-9)} at {count}" for count, rate in ceilings.items()]
         threads = "thread" if set(ceilings) == {1} else "threads"
-        lines.append(f"Peak now: {rates} {threads} (GFLOP/s, measured here).")
-    for reason, counts in _counts_by_text(match.left_out.items()).items():
+        lines.append(f"Peak now: {', '.join(rates)} {threads} (GFLOP/s, measured here).")
+    for reason, counts in _counts_by_text(match.left_out).items():
         lines.append(f"Not compared: {counts} threads, {reason}.")
     missing = []
     for pair in match.pairs:
@@ -666,12 +689,16 @@ def _match_data(match: Match) -> dict[str, Any]:
     return {
         **objects(_MACHINES, [match])[0],
         "peak_per_core_then": plain(match.peak),
-        "ceiling_now": {str(threads): rate for threads, rate in match.ceilings.items()},
-        "not_compared": {str(threads): reason for threads, reason in match.left_out.items()},
+        "ceiling_now": _with_text_keys(match.ceilings),
+        "not_compared": _with_text_keys(match.left_out),
         "cells": objects(_columns(), match.pairs),
         "means": objects(_MEANS, match.means),
-        "common": {str(threads): networks for threads, networks in match.common.items()},
+        "common": _with_text_keys(match.common),
     }
+
+
+def _with_text_keys(by_threads: Mapping[int, object]) -> dict[str, object]:
+    return {str(threads): value for threads, value in by_threads.items()}
 
 
 def _rows(analysis: Against) -> Rows:
@@ -680,7 +707,11 @@ def _rows(analysis: Against) -> Rows:
         *within(_columns(), lambda line: line[1]),
         Column("warning", None, lambda line: warning(analysis)),
     )
-    return csv_rows(columns, [(match, pair) for match in analysis.matches for pair in match.pairs])
+    lines = []
+    for match in analysis.matches:
+        for pair in match.pairs:
+            lines.append((match, pair))
+    return csv_rows(columns, lines)
 
 
 REPORT = Report(

@@ -8,7 +8,6 @@ for the number of comparisons in the report.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +83,9 @@ class DefaultThreads:
     @property
     def threads(self) -> int | None:
         """Its default thread count under the quota."""
-        return None if self.own.observed is None else self.own.observed.taken_threads
+        if self.own.observed is None:
+            return None
+        return self.own.observed.taken_threads
 
     @property
     def sees_quota(self) -> bool | None:
@@ -103,12 +104,16 @@ class DefaultThreads:
     @property
     def best(self) -> int | None:
         """The thread count to use."""
-        return None if self.pair is None else self.pair.other.cell.threads
+        if self.pair is None:
+            return None
+        return self.pair.other.cell.threads
 
     @property
     def throttled(self) -> float | None:
         """Share of the periods in which the quota ran out."""
-        return None if self.own.observed is None else self.own.observed.throttled_periods
+        if self.own.observed is None:
+            return None
+        return self.own.observed.throttled_periods
 
 
 @dataclass(frozen=True)
@@ -148,15 +153,22 @@ def containers(matrix: Matrix, records: Iterable[Record]) -> Containers:
     settings: dict[Place, str] = {}
     for record in records:
         settings[record.place] = str(record.outcome.facts.thread_setting or "")
-    best_threads = {curve.place: curve.findings.best_threads for curve in threads(matrix).curves}
+    best_threads: dict[Place, int | None] = {}
+    for curve in threads(matrix).curves:
+        best_threads[curve.place] = curve.findings.best_threads
     defaults = []
+    compared = []
     for cell in matrix.cells.values():
         if _has_default_threads(cell.cell):
-            defaults.append(_compare(cell, matrix, best_threads, settings))
-    judged = iter(with_verdicts([default.pair for default in defaults if default.pair is not None]))
-    rows = [
-        replace(default, pair=next(judged)) if default.pair else default for default in defaults
-    ]
+            default = _compare(cell, matrix, best_threads, settings)
+            defaults.append(default)
+            if default.pair is not None:
+                compared.append(default.pair)
+    judged = iter(with_verdicts(compared))
+    rows = []
+    for default in defaults:
+        pair = next(judged) if default.pair else None
+        rows.append(replace(default, pair=pair))
     return Compared(matrix, tuple(rows))
 
 
@@ -204,20 +216,21 @@ def over_networks(rows: Iterable[DefaultThreads]) -> list[OverNetworks]:
     Rows that lack a ratio on a network have no mean. A machine with one network has none either.
     """
     means: list[OverNetworks] = []
-    p_values: list[float | None] = []
+    tested: list[tuple[Estimate, float | None]] = []
     for defaults in grouped(rows, lambda default: default.own.machine).values():
-        networks = len({default.own.work for default in defaults})
+        networks = {default.own.work for default in defaults}
         by_quota = grouped(defaults, lambda default: (default.own.row, default.quota))
         for taken in by_quota.values():
             compared = [default.pair for default in taken if default.pair]
-            if len(compared) == networks > 1:
-                means.append(OverNetworks(tuple(taken), mean_of(compared).ratio))
-                p_values.append(welch_of_pairs([pair.times for pair in compared]))
-    tested = [(mean.ratio, p_value) for mean, p_value in zip(means, p_values, strict=True)]
-    return [
-        replace(mean, verdict=judge_ratio(mean.ratio, p_value))
-        for mean, p_value in zip(means, adjust(tested), strict=True)
-    ]
+            if len(compared) == len(networks) > 1:
+                mean = OverNetworks(tuple(taken), mean_of(compared).ratio)
+                p_value = welch_of_pairs([pair.times for pair in compared])
+                means.append(mean)
+                tested.append((mean.ratio, p_value))
+    judged = []
+    for mean, p_value in zip(means, adjust(tested), strict=True):
+        judged.append(replace(mean, verdict=judge_ratio(mean.ratio, p_value)))
+    return judged
 
 
 def advice(default: DefaultThreads) -> str:
@@ -244,8 +257,11 @@ def _cost_sentence(
 ) -> str:
     """Describe the cost of a row's threads under a quota, on one network or several."""
     takes = _threads_text(defaults)
-    best = dict.fromkeys((default.best, default.setting) for default in defaults)
-    counts = dict.fromkeys(str(count) for count, _ in best)
+    counts: dict[str, None] = {}
+    settings: dict[str, None] = {}
+    for default in defaults:
+        counts[str(default.best)] = None
+        settings[default.setting or threads_name(default.best)] = None
     as_with = f"as long as with {listed(list(counts))}"
     if outcome is RatioVerdict.SAME:
         return f"{takes}: a step takes {as_with}; there is nothing to set."
@@ -254,7 +270,6 @@ def _cost_sentence(
         ends = f" ({number(ratio.low)}-{number(ratio.high)})"
     cost = f"{takes}: a step takes {number(ratio.value)}x{ends} {as_with}"
     if outcome is RatioVerdict.SLOWER:
-        settings = [setting or threads_name(count) for count, setting in best]
         return f"{cost}. Set {' or '.join(settings)}."
     if outcome is RatioVerdict.FASTER:
         return f"{cost}; leave it at that."
@@ -272,39 +287,38 @@ def _ratio_entry(default: DefaultThreads) -> Entry:
 def _overview(analysis: Containers, machine: str, defaults: Sequence[DefaultThreads]) -> Table:
     """Return the table of rows and quotas: first the means over networks, then each network."""
     name, condition = _names(defaults)
-    networks = len({default.own.work for default in defaults})
-    means = over_networks(defaults)
-    entries: dict[tuple[Cell | None, str, float], Entry] = {}
-    for mean in means:
-        mark = _MARKS.get(mean.verdict, "")
-        entries[None, name(mean.row), mean.quota] = layout.multiple(mean.ratio, mark)
-    for default in defaults:
-        key = (default.own.work, name(default.own.row), default.quota)
-        entries[key] = _ratio_entry(default)
+    networks = {default.own.work for default in defaults}
     quotas = sorted({default.quota for default in defaults})
+    means: dict[tuple[str, float], Entry] = {}
+    verdicts = set()
+    costs = []
+    for mean in over_networks(defaults):
+        mark = _MARKS.get(mean.verdict, "")
+        means[name(mean.row), mean.quota] = layout.multiple(mean.ratio, mark)
+        verdicts.add(mean.verdict)
+        if mean.verdict is RatioVerdict.SLOWER:
+            costs.append(f"{len(networks)} networks: {mean.advice}")
     rows: list[tuple[Entry, ...]] = []
-    for work, keys in grouped(entries, itemgetter(0)).items():
-        heading = work_name(work) if work else f"geometric mean of {networks} networks"
-        entries_of_group = {key[1:]: entries[key] for key in keys}
-        rows += [(Entry(heading),), *grid(entries_of_group, quotas)]
+    if means:
+        heading = f"geometric mean of {len(networks)} networks"
+        rows += [(Entry(heading),), *grid(means, quotas)]
+    for work, defaults_of_work in grouped(defaults, lambda default: default.own.work).items():
+        entries: dict[tuple[str, float], Entry] = {}
+        for default in defaults_of_work:
+            entries[name(default.own.row), default.quota] = _ratio_entry(default)
+            if default.pair:
+                verdicts.add(default.pair.verdict)
+        rows += [(Entry(work_name(work)),), *grid(entries, quotas)]
     title = (
         f"Time with default threads over that with the best thread count{condition}, on "
         f"{analysis.name(machine)}"
     )
-    verdicts = {default.pair.verdict for default in defaults if default.pair}
-    verdicts |= {mean.verdict for mean in means}
-    notes = [
-        f"{_MARKS[outcome]} {meaning}"
-        for outcome, meaning in _MEANINGS.items()
-        if outcome in verdicts
-    ]
-    notes += [
-        f"{networks} networks: {mean.advice}"
-        for mean in means
-        if mean.verdict is RatioVerdict.SLOWER
-    ]
+    notes = []
+    for outcome, meaning in _MEANINGS.items():
+        if outcome in verdicts:
+            notes.append(f"{_MARKS[outcome]} {meaning}")
     head = ("CPU quota", *(f"{quota:g}" for quota in quotas))
-    return Table(title, head, tuple(rows), tuple(notes))
+    return Table(title, head, tuple(rows), (*notes, *costs))
 
 
 def _columns(
@@ -346,7 +360,9 @@ def _columns(
 
 
 def _throttled_text(default: DefaultThreads) -> str:
-    return MISSING if default.throttled is None else f"{default.throttled:.0%}"
+    if default.throttled is None:
+        return MISSING
+    return f"{default.throttled:.0%}"
 
 
 def _mean_columns(analysis: Containers) -> tuple[Column[OverNetworks], ...]:
@@ -363,13 +379,15 @@ def _table(analysis: Containers, machine: str, defaults: Sequence[DefaultThreads
     """Return the table with a line for each row and quota."""
     notes = []
     for work, defaults_of_work in grouped(defaults, lambda default: default.own.work).items():
-        slower = [
-            default
-            for default in defaults_of_work
-            if default.pair and default.pair.verdict is RatioVerdict.SLOWER
-        ]
-        holes = [default for default in defaults_of_work if default.own.timed is None]
-        notes += [f"{work_name(work)}: {advice(default)}" for default in (*slower, *holes)]
+        slower = []
+        holes = []
+        heading = work_name(work)
+        for default in defaults_of_work:
+            if default.own.timed is None:
+                holes.append(f"{heading}: {advice(default)}")
+            elif default.pair and default.pair.verdict is RatioVerdict.SLOWER:
+                slower.append(f"{heading}: {advice(default)}")
+        notes += [*slower, *holes]
     return table(
         _columns(analysis, defaults),
         defaults,

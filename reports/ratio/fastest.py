@@ -70,7 +70,8 @@ _MORE = (
 def _columns(
     analysis: Compared[Leader], common: Collection[FlagKind] = ()
 ) -> tuple[Column[Leader], ...]:
-    fields = (*ROW, *(f"seconds_per_minibatch.{part}" for part in (*MEDIAN, "launches")))
+    seconds_fields = [f"seconds_per_minibatch.{part}" for part in (*MEDIAN, "launches")]
+    fields = (*ROW, *seconds_fields)
     return (
         *host_columns(lambda leader: analysis.matrix.hosts[leader.first.machine]),
         *axis_columns(lambda leader: leader.first.cell, (*WORK, *PLACE)),
@@ -135,10 +136,9 @@ def _page(analysis: Compared[Leader]) -> Page:
             shown.append(leader.next)
             is_apart = is_apart or leader.next.run != leader.first.run
     common = common_flags(shown)
-    tables = [
-        _table(analysis, machine, leaders, common)
-        for machine, leaders in grouped(compared, lambda leader: leader.first.machine).items()
-    ]
+    tables = []
+    for machine, leaders in grouped(compared, lambda leader: leader.first.machine).items():
+        tables.append(_table(analysis, machine, leaders, common))
     lines = [*_LEGEND, *flag_lines(shown, common)]
     if any(leader.launches for leader in compared):
         lines.append(_MORE)
@@ -178,7 +178,9 @@ def _rivals_sentence(leader: Leader) -> str:
         return f"{place}: {name} ties with {rivals}."
     if leader.outcome == UNKNOWN:
         return f"{place}: {rivals} may be as fast as {name}."
-    more = f" About {leader.launches} launches of each would decide." if leader.launches else ""
+    more = ""
+    if leader.launches:
+        more = f" About {leader.launches} launches of each would decide."
     return f"{place}: undecided between {name} and {rivals}.{more}"
 
 

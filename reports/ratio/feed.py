@@ -128,7 +128,11 @@ def _stall(feeding: Feeding) -> Estimate | None:
     """Return the share of the step that does not compute."""
     if feeding.pair is None:
         return None
-    return feeding.pair.ratio.changed(lambda value: 1 - 1 / value)
+    return feeding.pair.ratio.changed(_idle_share)
+
+
+def _idle_share(ratio: float) -> float:
+    return 1 - 1 / ratio
 
 
 def _needed_rate(feeding: Feeding) -> float | None:
@@ -171,7 +175,9 @@ def _cause(feeding: Feeding) -> str:
     cell = feeding.cell.cell
     cpus = feeding.host.effective_cpus
     observed = feeding.cell.observed
-    waiting = (observed.waiting_per_wall or 0.0) if observed else 0.0
+    waiting = 0.0
+    if observed:
+        waiting = observed.waiting_per_wall or 0.0
     if cpus is not None and cell.all_threads > cpus and waiting > WAITING:
         return CPUS
     if cell.placement == LOADER:
@@ -199,15 +205,23 @@ class Split(NamedTuple):
 
 def _split(host: Host, cells: Sequence[CellResult]) -> Split:
     """Return the times that count, by threads and workers; disturbed ones only where all are."""
-    calm = [cell for cell in cells if usable(cell) and not cell.has(flag_kinds.CONTENDED)] or cells
-    by_size = sorted(calm, key=lambda cell: (cell.cell.all_threads, cell.cell.loader_workers))
+    calm = []
+    for cell in cells:
+        if usable(cell) and not cell.has(flag_kinds.CONTENDED):
+            calm.append(cell)
+    by_size = sorted(
+        calm or cells, key=lambda cell: (cell.cell.all_threads, cell.cell.loader_workers)
+    )
+    most_threads = host.effective_cpus or float("inf")
     timed: dict[Cell, Summary] = {}
+    within: dict[Cell, Summary] = {}
     for cell in by_size:
         seconds = usable(cell)
-        if seconds is not None:
-            timed[cell.cell] = seconds
-    most_threads = host.effective_cpus or float("inf")
-    within = {cell: seconds for cell, seconds in timed.items() if cell.all_threads <= most_threads}
+        if seconds is None:
+            continue
+        timed[cell.cell] = seconds
+        if cell.cell.all_threads <= most_threads:
+            within[cell.cell] = seconds
     least = min(within.values(), key=lambda seconds: seconds.median, default=None)
     best = None
     if least is not None:
@@ -276,10 +290,10 @@ def feeds(matrix: Matrix, results: Results) -> Feeds:
         if pair is not None:
             pairs[place] = pair
     judged = dict(zip(pairs, with_verdicts(list(pairs.values())), strict=True))
-    families = {
-        (record.cell.network, record.cell.specification): family_of_record(record)
-        for record in results.records
-    }
+    families = {}
+    for record in results.records:
+        network = (record.cell.network, record.cell.specification)
+        families[network] = family_of_record(record)
     # Of several boards of one device name the first counts.
     gpus = reversed(gpu_ceilings(results).items())
     links = {gpu[:2]: ceilings[TRANSFERS] for gpu, ceilings in gpus}
@@ -289,7 +303,9 @@ def feeds(matrix: Matrix, results: Results) -> Feeds:
         for place in sorted(places, key=_order):
             host = matrix.hosts[place.machine].under(place.cell.cpu_quota)
             size = _batch_bytes(place.cell, families)
-            rate = _memory_rate(place, host, results) if place.on_cpu else _link_rate(place, links)
+            rate = _link_rate(place, links)
+            if place.on_cpu:
+                rate = _memory_rate(place, host, results)
             rows.append(Feeding(matrix.cells[place], host, size, rate, judged.get(place)))
     return Feeds(matrix, tuple(rows), _splits(rows, matrix))
 
@@ -306,7 +322,9 @@ def _memory_rate(place: Place, host: Host, results: Results) -> float | None:
     """Return the bytes a second of the CPU's memory, where they were measured."""
     ceilings = results.ceilings.get(place.machine)
     threads = place.cell.threads or host.effective_cpus or 1
-    return None if ceilings is None else ceilings.bandwidth_bytes_per_second(threads)
+    if ceilings is None:
+        return None
+    return ceilings.bandwidth_bytes_per_second(threads)
 
 
 def _link_rate(place: Place, links: Mapping[tuple[str, str], Mapping[str, Best]]) -> float | None:
@@ -319,9 +337,11 @@ def _link_rate(place: Place, links: Mapping[tuple[str, str], Mapping[str, Best]]
 
 def _splits(rows: Iterable[Feeding], matrix: Matrix) -> tuple[Split, ...]:
     """Return the splits of each loader that was measured with a known number of threads."""
-    loaded = [
-        row.cell for row in rows if row.cell.cell.placement == LOADER and row.cell.cell.threads
-    ]
+    loaded = []
+    for row in rows:
+        cell = row.cell.cell
+        if cell.placement == LOADER and cell.threads:
+            loaded.append(row.cell)
     splits = []
     for place, cells in along(loaded, "threads", "loader_workers").items():
         split = _split(matrix.hosts[place.machine].under(place.cell.cpu_quota), cells)
@@ -366,7 +386,9 @@ def _placement_text(cell: Cell) -> str:
 
 
 def _storage_text(cell: Cell) -> str:
-    return "" if cell.storage == axes.BLANK.storage else f", {cell.storage}"
+    if cell.storage == axes.BLANK.storage:
+        return ""
+    return f", {cell.storage}"
 
 
 def _stall_text(feeding: Feeding) -> str:
@@ -386,9 +408,10 @@ def _gigabytes(value: float | None) -> str:
 
 def _columns(analysis: Feeds) -> tuple[Column[Feeding], ...]:
     common = common_flags(row.cell for row in analysis.rows if row.cell.shown)
-    best_splits = {
-        Place(split.host.fingerprint, split.best) for split in analysis.splits if split.best
-    }
+    best_splits = set()
+    for split in analysis.splits:
+        if split.best:
+            best_splits.add(Place(split.host.fingerprint, split.best))
 
     def seconds(feeding: Feeding) -> Entry:
         cell = feeding.cell

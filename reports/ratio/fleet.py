@@ -112,10 +112,11 @@ def fleet(source: ReportSource) -> list[Kind]:
         for benchmark, build, node, steps, when in (*launches, *readings):
             samples[benchmark][build][node].append(steps)
             newest[build] = max(when, newest.get(build, ""))
+    kinds = []
     for kind, samples, newest in gathered.values():
         kind.nodes = dict(sorted(kind.nodes.items()))
         _choose_builds(kind, samples, newest)
-    kinds = [kind for kind, _, _ in gathered.values()]
+        kinds.append(kind)
     kinds.sort(key=lambda kind: (kind.host.name, kind.host.fingerprint))
     for kind, judged in zip(kinds, nodes.contrasts(kinds), strict=True):
         kind.judged = sorted(judged, key=_order)
@@ -129,7 +130,9 @@ def _find_fleet(word: str, runs: Iterable[Run]) -> str:
         return word
     fitting = [fleet for fleet in fleets if fleet.startswith(word)]
     if not fitting:
-        existing = f"there are {', '.join(fleets)}" if fleets else "this store has no fleets"
+        existing = "this store has no fleets"
+        if fleets:
+            existing = f"there are {', '.join(fleets)}"
         raise ReportError(f"There is no fleet {word!r}; {existing}.")
     if len(fitting) > 1:
         raise ReportError(
@@ -198,13 +201,16 @@ def _choose_builds(kind: Kind, samples: Samples, newest: dict[str, str]) -> None
         name = _benchmark_name(benchmark)
         build = max(builds, key=lambda build: (len(builds[build]), newest[build], build))
         chosen = builds[build]
-        measured = sorted({node for nodes in builds.values() for node in nodes})
+        measured: set[str] = set()
+        for samples_by_node in builds.values():
+            measured.update(samples_by_node)
         if len(chosen) < 2:
-            alone += [f"{node}: {name}" for node in measured]
+            alone += [f"{node}: {name}" for node in sorted(measured)]
             continue
-        kind.times[benchmark] = {
-            node: summarise(sorted(launches)) for node, launches in sorted(chosen.items())
-        }
+        times = {}
+        for node, launches in sorted(chosen.items()):
+            times[node] = summarise(sorted(launches))
+        kind.times[benchmark] = times
         for node in with_results:
             if node in chosen:
                 continue
@@ -226,7 +232,9 @@ def _missing_nodes(kind: Kind, with_results: Sequence[str]) -> list[str]:
     for name, node in kind.nodes.items():
         if name not in with_results:
             failures = [f"{count} {status}" for status, count in sorted(node.failed.items())]
-            failed = f" ({', '.join(failures)})" if failures else ""
+            failed = ""
+            if failures:
+                failed = f" ({', '.join(failures)})"
             lines.append(f"{name} has no result that counts{failed}.")
     if len(with_results) == 1:
         lines.append(
@@ -295,9 +303,8 @@ def _order(judged: OfNode) -> tuple[int, bool, float, str]:
 
 def _clear_ratios(ratios: Iterable[NodeRatio]) -> list[NodeRatio]:
     """Return the ratios of slow or fast nodes, which noise does not explain."""
-    return [
-        ratio for ratio in ratios if ratio.verdict in (RatioVerdict.SLOWER, RatioVerdict.FASTER)
-    ]
+    clear = (RatioVerdict.SLOWER, RatioVerdict.FASTER)
+    return [ratio for ratio in ratios if ratio.verdict in clear]
 
 
 def _spreads(kind: Kind) -> list[Spread]:
@@ -328,33 +335,33 @@ def headline(kinds: Sequence[Kind]) -> list[str]:
         lines += _findings(kind.judged)
     if lines or not ratios:
         return lines
-    p_values = [ratio.p_adjusted for ratio in ratios if ratio.p_adjusted is not None]
-    differ = any(p_value < SIGNIFICANCE for p_value in p_values)
-    return [_LITTLE if differ else NOTHING]
+    for ratio in ratios:
+        if ratio.p_adjusted is not None and ratio.p_adjusted < SIGNIFICANCE:
+            return [_LITTLE]
+    return [NOTHING]
 
 
 def _findings(nodes: Sequence[OfNode]) -> list[str]:
     """Return a sentence for each node of a kind that differs from the others."""
-    different = [
-        (mean, benchmarks) for mean, benchmarks in nodes if _clear_ratios((mean, *benchmarks))
-    ]
-    if len(nodes) != 2:
-        lines = []
-        for mean, benchmarks in different:
+    if len(nodes) == 2:
+        return _findings_of_two(*nodes)
+    lines = []
+    for mean, benchmarks in nodes:
+        if _clear_ratios((mean, *benchmarks)):
             others = f"the {mean.others} other nodes of its kind"
             excuse = _excuse(mean, benchmarks)
             lines.append(_sentence(mean, benchmarks, others) + excuse)
-        return lines
-    # With two nodes, a sentence on the faster one would repeat the other.
-    slower = [
-        (mean, benchmarks) for mean, benchmarks in different if _is_slow_somewhere(mean, benchmarks)
-    ]
-    if not slower:
-        return []
-    mean, benchmarks = slower[0]
-    other = next(other.node.name for other, _ in nodes if other is not mean)
-    line = _sentence(mean, benchmarks, other, two=True)
-    return [f"{line} With only two nodes, either one may be at fault.{_excuse(mean, benchmarks)}"]
+    return lines
+
+
+def _findings_of_two(first: OfNode, second: OfNode) -> list[str]:
+    """Return a sentence on the slower of two nodes. A second on the faster would repeat it."""
+    for (mean, benchmarks), (other, _) in ((first, second), (second, first)):
+        if _is_slow_somewhere(mean, benchmarks):
+            line = _sentence(mean, benchmarks, other.node.name, two=True)
+            excuse = _excuse(mean, benchmarks)
+            return [f"{line} With only two nodes, either one may be at fault.{excuse}"]
+    return []
 
 
 def _is_slow_somewhere(mean: NodeRatio, benchmarks: Iterable[NodeRatio]) -> bool:
@@ -366,18 +373,25 @@ def _sentence(
 ) -> str:
     """Return a node's verdict over all its benchmarks, and on the one where it differs most."""
     is_clear = mean.verdict in (RatioVerdict.SLOWER, RatioVerdict.FASTER)
-    verdict = RatioVerdict.SLOWER if _is_slow_somewhere(mean, benchmarks) else RatioVerdict.FASTER
+    verdict = RatioVerdict.FASTER
     if is_clear:
         verdict = mean.verdict
+    elif _is_slow_somewhere(mean, benchmarks):
+        verdict = RatioVerdict.SLOWER
     clear = [ratio for ratio in benchmarks if ratio.verdict == verdict]
     most = mean
     if clear:
+        # The slowest comes first.
         most = clear[0] if verdict == RatioVerdict.SLOWER else clear[-1]
     where = _benchmark_name(most.benchmark)
-    subject = f"{mean.node.name} takes" if two else f"{mean.node.name} is {verdict}:"
+    subject = f"{mean.node.name} is {verdict}:"
+    if two:
+        subject = f"{mean.node.name} takes"
     over = f"geometric mean of {counted(len(benchmarks), 'benchmark')}"
     if not is_clear:
-        rest = f" and on {counted(len(clear) - 1, 'other benchmark')}" if len(clear) > 1 else ""
+        rest = ""
+        if len(clear) > 1:
+            rest = f" and on {counted(len(clear) - 1, 'other benchmark')}"
         return (
             f"{subject} {times(most.ratio)} the time of {others} on {where}{rest}; "
             f"{times(mean.ratio)} over all ({over})."
@@ -449,7 +463,9 @@ def _seconds_text(ratio: NodeRatio) -> str:
 
 
 def _seconds_of_others(ratio: NodeRatio) -> float | None:
-    return None if ratio.time is None else ratio.time.median / ratio.ratio.value
+    if ratio.time is None:
+        return None
+    return ratio.time.median / ratio.ratio.value
 
 
 def _count_or_none(judged: OfNode, verdict: RatioVerdict) -> int | None:
@@ -508,7 +524,8 @@ def _raised(node: NodeSeen) -> list[FlagKind]:
 
 
 def _marked(node: NodeSeen) -> Entry:
-    return Entry(node.name, marks="".join(f" {kind.symbol}" for kind in _raised(node)))
+    marks = [f" {kind.symbol}" for kind in _raised(node)]
+    return Entry(node.name, marks="".join(marks))
 
 
 def _page(kinds: Sequence[Kind], options: ReportOptions) -> Page:
@@ -523,7 +540,7 @@ def _page(kinds: Sequence[Kind], options: ReportOptions) -> Page:
     more = len(sentences) - len(before)
     if more > 0:
         before.append(f"Also different: {counted(more, 'further node')}.")
-    tables = []
+    tables: list[Table] = []
     marks = set()
     missing: list[str] = []
     for kind in kinds:
@@ -534,9 +551,12 @@ def _page(kinds: Sequence[Kind], options: ReportOptions) -> Page:
         before.append(_summary(kind.host.name, len(kind.judged), spreads))
         tables += _tables(kind, spreads, options.top)
         for mean, _ in kind.judged:
-            marks |= {f"{flag.symbol} {flag.legend}" for flag in _raised(mean.node)}
-    after = [*_LEGEND[:2], *sorted(marks), _LEGEND[2]] if tables else []
-    return Page(tuple(before), tuple(tables), (*after, *missing))
+            for flag in _raised(mean.node):
+                marks.add(f"{flag.symbol} {flag.legend}")
+    legend: list[str] = []
+    if tables:
+        legend = [*_LEGEND[:2], *sorted(marks), _LEGEND[2]]
+    return Page(tuple(before), tuple(tables), (*legend, *missing))
 
 
 def _tables(kind: Kind, spreads: Sequence[Spread], top: int) -> list[Table]:
@@ -545,8 +565,8 @@ def _tables(kind: Kind, spreads: Sequence[Spread], top: int) -> list[Table]:
     rest = Counter(mean.verdict for mean, _ in kind.judged[top:])
     notes = []
     if rest:
-        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in rest.most_common())
-        notes.append(f"{counted(rest.total(), 'further node')}: {verdicts}.")
+        verdicts = [f"{count} {verdict}" for verdict, count in rest.most_common()]
+        notes.append(f"{counted(rest.total(), 'further node')}: {', '.join(verdicts)}.")
     tables = [table(_NODE, kind.judged[:top], f"{name}: nodes", notes=notes)]
     different = [judged for judged in kind.judged if _clear_ratios(judged[1])]
     for mean, benchmarks in different[:_DETAILED]:
@@ -562,32 +582,42 @@ def _tables(kind: Kind, spreads: Sequence[Spread], top: int) -> list[Table]:
     return tables
 
 
+def _size(ratio: NodeRatio) -> float:
+    """Return how far a ratio is from 1, in log units."""
+    return abs(math.log(ratio.ratio.value))
+
+
 def _details(mean: NodeRatio, ratios: Iterable[NodeRatio], kind: Kind, top: int) -> Table:
     """Return the benchmarks with the largest differences on which a node differs."""
     order = list(kind.times)
-    clear = sorted(_clear_ratios(ratios), key=lambda ratio: -abs(math.log(ratio.ratio.value)))
+    clear = sorted(_clear_ratios(ratios), key=_size, reverse=True)
     shown = sorted(clear[:top], key=lambda ratio: order.index(ratio.benchmark))
     more = len(clear) - len(shown)
-    notes = [f"{counted(more, 'further benchmark')} with smaller differences."] if more else []
+    notes = []
+    if more:
+        notes.append(f"{counted(more, 'further benchmark')} with smaller differences.")
     title = f"{mean.node.name}, by benchmark"
     return table(_RATIO, shown, title, section=lambda ratio: _section(ratio.benchmark), notes=notes)
 
 
 def _summary(name: str, nodes: int, spreads: Sequence[Spread]) -> str:
     line = f"{name}: {counted(nodes, 'node')}, {counted(len(spreads), 'benchmark')}."
-    complete = [
-        (between, within_node, noise)
-        for _, _, between, within_node, noise in spreads
-        if within_node is not None and noise is not None
-    ]
-    if not complete:
+    of_nodes = []
+    of_launches = []
+    of_noise = []
+    for _, _, between_nodes, within_node, by_noise in spreads:
+        if within_node is not None and by_noise is not None:
+            of_nodes.append(between_nodes)
+            of_launches.append(within_node)
+            of_noise.append(by_noise)
+    if not of_nodes:
         return f"{line} With one launch each, the variation between launches is unknown."
-    between, within_node, noise = (
-        _share(statistics.median(shares)) for shares in zip(*complete, strict=True)
-    )
+    between = _share(statistics.median(of_nodes))
+    between_launches = _share(statistics.median(of_launches))
+    noise = _share(statistics.median(of_noise))
     return (
         f"{line} In the median benchmark the nodes' means deviate by {between}, launches on one "
-        f"node by {within_node}; means of identical nodes would deviate by {noise}."
+        f"node by {between_launches}; means of identical nodes would deviate by {noise}."
     )
 
 
@@ -613,7 +643,11 @@ def _rows(kinds: Sequence[Kind]) -> Rows:
         Column("shared", None, lambda line: "; ".join(line[1].node.shared)),
         *within(_RATIO, lambda line: line[1]),
     )
-    return csv_rows(columns, [(kind, ratio) for kind in kinds for ratio in kind.ratios])
+    lines = []
+    for kind in kinds:
+        for ratio in kind.ratios:
+            lines.append((kind, ratio))
+    return csv_rows(columns, lines)
 
 
 def _draw(kinds: Sequence[Kind], path: Path, options: ReportOptions) -> list[Path]:
@@ -630,7 +664,9 @@ def _draw(kinds: Sequence[Kind], path: Path, options: ReportOptions) -> list[Pat
             ratios += [mean, *benchmarks]
         points = []
         for benchmark in (MEAN, *drawn):
-            panel = "Geometric mean" if benchmark == MEAN else _benchmark_name(benchmark)
+            panel = "Geometric mean"
+            if benchmark != MEAN:
+                panel = _benchmark_name(benchmark)
             for ratio in ratios:
                 if ratio.benchmark == benchmark:
                     points.append((panel, ratio.node.name, "the other nodes", ratio.ratio))

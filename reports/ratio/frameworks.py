@@ -76,8 +76,12 @@ First rows that have all of its times, then others; the fastest first.
 
 def frameworks(matrix: Matrix) -> Frameworks:
     """Compare the rows of each machine of a matrix."""
-    machines = [_compare_rows(matrix, machine) for machine in matrix.machines]
-    return Compared(matrix, tuple(means for means in machines if len(means) > 1))
+    rows = []
+    for machine in matrix.machines:
+        means = _compare_rows(matrix, machine)
+        if len(means) > 1:
+            rows.append(means)
+    return Compared(matrix, tuple(rows))
 
 
 def _cells_by_row(matrix: Matrix, machine: str) -> dict[Cell, dict[tuple[Place, Cell], CellResult]]:
@@ -95,29 +99,38 @@ def _compare_rows(matrix: Matrix, machine: str) -> list[Mean]:
     rows = _cells_by_row(matrix, machine)
     if not rows:
         return []
-    most = max(len(cells) for cells in rows.values())
+    most = max(map(len, rows.values()))
     candidates = [row for row, cells in rows.items() if len(cells) == most]
-    common = set.intersection(*(set(rows[row]) for row in candidates))
+    common = set(rows[candidates[0]])
+    for row in candidates[1:]:
+        common &= rows[row].keys()
 
     def rank(row: Cell) -> tuple[float, str]:
-        summaries = [rows[row][key].timed for key in common]
-        return math.fsum(math.log(summary.median) for summary in summaries if summary), row_name(
-            row
-        )
+        logarithms = []
+        for key in common:
+            summary = rows[row][key].timed
+            if summary:
+                logarithms.append(math.log(summary.median))
+        return math.fsum(logarithms), row_name(row)
 
     reference = rows[min(candidates, key=rank)]
     means = []
     for cells in rows.values():
-        pairs = [pair_of(cell, reference.get(key)) for key, cell in cells.items()]
-        compared = [pair for pair in pairs if pair is not None]
-        if compared:
-            means.append(_mean(compared))
+        pairs = []
+        for key, cell in cells.items():
+            pair = pair_of(cell, reference.get(key))
+            if pair is not None:
+                pairs.append(pair)
+        if pairs:
+            means.append(_mean(pairs))
     return sorted(means, key=lambda mean: (len(mean.pairs) < most, mean.ratio.value))
 
 
 def _mean(pairs: Sequence[Pair]) -> Mean:
     mean = mean_of(pairs)
-    return replace(mean, ratio=_ITSELF) if _is_reference(mean) else mean
+    if _is_reference(mean):
+        return replace(mean, ratio=_ITSELF)
+    return mean
 
 
 def _is_reference(mean: Mean) -> bool:
@@ -163,16 +176,21 @@ def _page(analysis: Frameworks) -> Page:
         if quantity != SECONDS:
             nothing = NOTHING.replace("a time", "this quantity")
         return Page((nothing, *after), ())
-    places: list[Place] = []
-    pairs: list[Pair] = []
+    tables = []
+    cells: list[Cell] = []
+    few_launches = False
     for means in analysis.rows:
-        places += _places(analysis, means)
+        tables.append(_table(analysis, means))
+        cells += [place.cell for place in _places(analysis, means)]
         for mean in means:
-            pairs += mean.pairs
-    few_launches = any(not side.covers_launches for pair in pairs for side in pair.times)
+            for pair in mean.pairs:
+                if not all(side.covers_launches for side in pair.times):
+                    few_launches = True
     meaning = _OF_SECONDS
     if quantity != SECONDS:
-        explanation = f" ({legend(quantity)})" if legend(quantity) else ""
+        explanation = ""
+        if legend(quantity):
+            explanation = f" ({legend(quantity)})"
         meaning = (
             f"{QUANTITIES[quantity].title}{explanation}: the row's over the reference's; below 1 "
             "the row has less."
@@ -180,13 +198,12 @@ def _page(analysis: Frameworks) -> Page:
     lines = [f"{meaning} {_LEGEND[0]}", *_LEGEND[1:]]
     if few_launches:
         lines.append(_FEW)
-    lines += axes.legends(place.cell for place in places)
-    tables = tuple(_table(analysis, means) for means in analysis.rows)
-    return Page((), tables, (*lines, *after))
+    lines += axes.legends(cells)
+    return Page((), tuple(tables), (*lines, *after))
 
 
 def _table(analysis: Frameworks, means: Sequence[Mean]) -> Table:
-    def section(mean: Mean) -> str:
+    def extent(mean: Mean) -> str:
         return _WHOLE if _is_complete(mean, means) else _PART
 
     columns: list[Column[Mean]] = [Column("", "", lambda mean: row_name(mean.row))]
@@ -195,14 +212,19 @@ def _table(analysis: Frameworks, means: Sequence[Mean]) -> Table:
         _count_column("wins", RatioVerdict.FASTER),
         _count_column("losses", RatioVerdict.SLOWER),
     ]
-    is_grouped = len({_is_complete(mean, means) for mean in means}) > 1
-    unrelated = ", ".join(row_name(row) for row in _unrelated_rows(analysis, means))
+    notes = []
+    unrelated = [row_name(row) for row in _unrelated_rows(analysis, means)]
+    if unrelated:
+        notes.append(f"Nothing in common with the reference: {', '.join(unrelated)}.")
+    # The reference, at least, is complete.
+    is_grouped = not all(_is_complete(mean, means) for mean in means)
+    section = extent if is_grouped else None
     return table(
         columns,
         means,
         f"{_ratio_title(analysis, means)}, on {analysis.name(_machine(means))}",
-        section=section if is_grouped else None,
-        notes=[f"Nothing in common with the reference: {unrelated}."] if unrelated else [],
+        section=section,
+        notes=notes,
     )
 
 
@@ -211,8 +233,10 @@ def _place_column(place: Place) -> Column[Mean]:
 
     def text(mean: Mean) -> Entry:
         at_place = _means_by_place(mean).get(place)
+        if at_place is None and _is_reference(mean):
+            return Entry("")
         if at_place is None:
-            return Entry("" if _is_reference(mean) else MISSING)
+            return Entry(MISSING)
         count = f" ({len(at_place.works)})"
         if _is_reference(mean):
             return Entry("1", marks=count)
@@ -244,14 +268,24 @@ def headline(analysis: Frameworks) -> list[str]:
     """Return the lead of each machine's fastest row, where noise does not explain it."""
     lines = []
     for means in analysis.rows:
-        complete = [mean for mean in means if _is_complete(mean, means) and not _is_reference(mean)]
-        ahead = [mean for mean in complete if judge_ratio(mean.ratio) is RatioVerdict.FASTER]
-        behind = [mean for mean in complete if judge_ratio(mean.ratio) is RatioVerdict.SLOWER]
+        ahead = []
+        behind = []
+        is_ahead_of_all = True
+        for mean in means:
+            if _is_reference(mean) or not _is_complete(mean, means):
+                continue
+            outcome = judge_ratio(mean.ratio)
+            if outcome is RatioVerdict.FASTER:
+                ahead.append(mean)
+            if outcome is RatioVerdict.SLOWER:
+                behind.append(mean)
+            else:
+                is_ahead_of_all = False
         reference = row_name(means[0].other_row)
         if ahead:
             first = ahead[0]
             lead = f"{row_name(first.row)} takes {times(first.ratio)} the time of {reference}"
-        elif behind and len(behind) == len(complete):
+        elif behind and is_ahead_of_all:
             first = behind[0]
             row = row_name(first.row)
             lead = f"{reference} is the fastest; {row} takes {times(first.ratio)} its time"
@@ -287,12 +321,14 @@ def _data(analysis: Frameworks) -> dict[str, Any]:
     machines = []
     for means in analysis.rows:
         host = analysis.matrix.hosts[_machine(means)]
+        rows = [_mean_data(mean) for mean in means]
+        unrelated = [_axes_data(row, ROW) for row in _unrelated_rows(analysis, means)]
         machines.append(
             {
                 **objects(host_columns(lambda row: row), [host])[0],
                 "against": _axes_data(means[0].other_row, ROW),
-                "rows": [_mean_data(mean) for mean in means],
-                "apart": [_axes_data(row, ROW) for row in _unrelated_rows(analysis, means)],
+                "rows": rows,
+                "apart": unrelated,
             }
         )
     return {

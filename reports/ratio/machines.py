@@ -78,10 +78,12 @@ def machines(matrix: Matrix) -> Machines:
             if pair is not None:
                 pairs.append(pair)
         alike = not unlike(matrix.hosts[most], matrix.hosts[machine])
-        judged = [
-            pair if alike and _has_same_gpu(pair) else replace(pair, verdict=None)
-            for pair in with_verdicts(pairs)
-        ]
+        judged = []
+        for pair in with_verdicts(pairs):
+            if alike and _has_same_gpu(pair):
+                judged.append(pair)
+            else:
+                judged.append(replace(pair, verdict=None))
         rows.append((machine, most, judged))
     return Compared(matrix, tuple(rows))
 
@@ -96,7 +98,9 @@ def _has_same_gpu(pair: Pair) -> bool:
 
 
 def _verdict(mean: Mean) -> RatioVerdict | None:
-    return judge_ratio(mean.ratio) if all(pair.verdict for pair in mean.pairs) else None
+    if not all(pair.verdict for pair in mean.pairs):
+        return None
+    return judge_ratio(mean.ratio)
 
 
 def _verdict_entry(verdict: RatioVerdict | None) -> Entry:
@@ -121,8 +125,11 @@ _ROWS: tuple[Column[Mean], ...] = (
 
 def _cell_columns(analysis: Machines) -> tuple[Column[Pair], ...]:
     name = analysis.matrix.quantity
-    key = "seconds_per_minibatch" if name == SECONDS else name
-    key_of_other = "seconds_against" if name == SECONDS else f"{name}_against"
+    key = name
+    key_of_other = f"{name}_against"
+    if name == SECONDS:
+        key = "seconds_per_minibatch"
+        key_of_other = "seconds_against"
     return (
         *axis_columns(lambda pair: pair.cell.cell),
         Column("", "", lambda pair: row_name(pair.cell.row)),
@@ -189,19 +196,26 @@ def _page(analysis: Machines) -> Page:
     quantity = analysis.matrix.quantity
     if legend(quantity):
         after.append(f"{QUANTITIES[quantity].title}: {legend(quantity)}")
-    after += _LEGEND if some_alike else _LEGEND[:1]
+    after.append(_LEGEND[0])
+    if some_alike:
+        after += _LEGEND[1:]
     all_cells = analysis.matrix.cells.values()
-    compared = {(cell.machine, cell.cell) for cell in fair(all_cells)}
-    unfair = [cell for cell in all_cells if (cell.machine, cell.cell) not in compared]
+    fair_cells = {(cell.machine, cell.cell) for cell in fair(all_cells)}
+    unfair = []
+    for result in all_cells:
+        if (result.machine, result.cell) not in fair_cells:
+            unfair.append(result)
     after += [_MEANS, *axes.legends(cells), *left_out(unfair)]
     return Page(tuple(before), tuple(tables), (*after, *analysis.matrix.notes))
 
 
 def _tables(analysis: Machines, title: str, pairs: Sequence[Pair]) -> list[Table]:
     """Return the tables of one machine: the mean of each row, and each cell."""
-    hidden = () if any(pair.verdict for pair in pairs) else ("verdict",)
-    row_columns = [column for column in _ROWS if column.key not in hidden]
-    cell_columns = [column for column in _cell_columns(analysis) if column.key not in hidden]
+    row_columns = list(_ROWS)
+    cell_columns = list(_cell_columns(analysis))
+    if not any(pair.verdict for pair in pairs):
+        row_columns = [column for column in row_columns if column.key != "verdict"]
+        cell_columns = [column for column in cell_columns if column.key != "verdict"]
     return [
         table(row_columns, _means(pairs), f"{title}: rows"),
         table(
@@ -243,21 +257,22 @@ def _summary(analysis: Machines, pairs: Sequence[Pair]) -> str:
 
 def headline(analysis: Machines) -> list[str]:
     """Return each machine's difference from the other one, where noise does not explain it."""
-    return [
-        _summary(analysis, pairs)
-        for _, _, pairs in analysis.rows
-        if pairs and judge_ratio(mean_of(pairs).ratio).clear
-    ]
+    lines = []
+    for _, _, pairs in analysis.rows:
+        if pairs and judge_ratio(mean_of(pairs).ratio).clear:
+            lines.append(_summary(analysis, pairs))
+    return lines
 
 
 def _data(analysis: Machines) -> dict[str, object]:
     machines = []
     for machine, other, pairs in analysis.rows:
+        overall = plain(mean_of(pairs).ratio) if pairs else None
         machines.append(
             {
                 **objects(_host_columns(analysis), [(machine, other)])[0],
                 "different": _differences(analysis, machine, other),
-                "overall": plain(mean_of(pairs).ratio) if pairs else None,
+                "overall": overall,
                 "rows": objects(_ROWS, _means(pairs)),
                 "cells": objects(_cell_columns(analysis), pairs),
             }
@@ -283,7 +298,10 @@ def _rows(analysis: Machines) -> Rows:
         *within(_host_columns(analysis), lambda pair: (pair.cell.machine, pair.other.machine)),
         *_cell_columns(analysis),
     )
-    return csv_rows(columns, [pair for _, _, pairs in analysis.rows for pair in pairs])
+    all_pairs: list[Pair] = []
+    for _, _, pairs in analysis.rows:
+        all_pairs += pairs
+    return csv_rows(columns, all_pairs)
 
 
 def _draw(analysis: Machines, path: Path) -> list[Path]:

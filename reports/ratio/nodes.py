@@ -259,7 +259,9 @@ class _Nodes:
                     ranks[row] = (round(abs(distance), 9), distance > 0)
             ordered = sorted(ranks.values(), reverse=True)
             # Set aside all nodes of equal rank or none, so that names do not matter.
-            last = ordered[room[column]] if len(ordered) > room[column] else (0.0, False)
+            last = (0.0, False)
+            if len(ordered) > room[column]:
+                last = ordered[room[column]]
             self.aside[[row for row, rank in ranks.items() if rank > last], column] = True
         return bool(self.aside.sum() > before)
 
@@ -300,10 +302,18 @@ def contrasts(kinds: Sequence[Kind]) -> list[list[OfNode]]:
     """Return the ratios of each kind's nodes, in the order of names."""
     nodes_by_kind = [_Nodes(kind) for kind in kinds]
     while nodes_by_kind:
-        differences = [nodes.differences() for nodes in nodes_by_kind]
-        means = [difference.means() for difference in differences]
-        benchmarks = _judged(differences, [nodes.tested for nodes in nodes_by_kind])
-        judged_means = _judged(means, [nodes.all_tested for nodes in nodes_by_kind])
+        differences = []
+        means = []
+        tested = []
+        all_tested = []
+        for nodes in nodes_by_kind:
+            differences_of_kind = nodes.differences()
+            differences.append(differences_of_kind)
+            means.append(differences_of_kind.means())
+            tested.append(nodes.tested)
+            all_tested.append(nodes.all_tested)
+        benchmarks = _judged(differences, tested)
+        judged_means = _judged(means, all_tested)
         judged = list(zip(nodes_by_kind, benchmarks, judged_means, strict=True))
         changed = False
         for nodes, on_benchmarks, mean in judged:
@@ -321,11 +331,10 @@ def _judged(differences: Sequence[Estimates], tested: Sequence[Flags]) -> list[_
     with too few launches for a test, the interval for as many tests (Bonferroni) excludes 1. It is
     the same if its whole interval lies within `WORSE` of 1.
     """
-    family = Estimates(
-        np.concatenate([estimates.values.ravel() for estimates in differences]),
-        np.concatenate([estimates.variances.ravel() for estimates in differences]),
-        np.concatenate([estimates.freedoms.ravel() for estimates in differences]),
-    )
+    values = [estimates.values.ravel() for estimates in differences]
+    variances = [estimates.variances.ravel() for estimates in differences]
+    freedoms = [estimates.freedoms.ravel() for estimates in differences]
+    family = Estimates(np.concatenate(values), np.concatenate(variances), np.concatenate(freedoms))
     is_tested = np.concatenate([flags.ravel() for flags in tested])
     p = np.where(is_tested, family.p_values(), np.nan)
     p[~np.isnan(p)] = holm(p[~np.isnan(p)].tolist())
@@ -408,9 +417,12 @@ def _noisy_nodes(kind: Kind) -> set[str]:
         for name, time in several.items():
             squares[name] += variance_of_launches(time) * (time.launches - 1) / variance
             freedoms[name] += time.launches - 1
-    return {
-        name for name in kind.nodes if float(chdtrc(freedoms[name], squares[name])) < SIGNIFICANCE
-    }
+    noisy = set()
+    for name in kind.nodes:
+        p = float(chdtrc(freedoms[name], squares[name]))
+        if p < SIGNIFICANCE:
+            noisy.add(name)
+    return noisy
 
 
 def _common_variance(times: Iterable[Summary]) -> tuple[float, float] | None:
@@ -421,8 +433,9 @@ def _common_variance(times: Iterable[Summary]) -> tuple[float, float] | None:
     several = [time for time in times if time.covers_launches]
     if len(several) <= 2:
         return None
-    alike = deviate_alike([np.log(time.launch_medians) for time in several])
-    return pooled_variance(several) if alike else None
+    if not deviate_alike([np.log(time.launch_medians) for time in several]):
+        return None
+    return pooled_variance(several)
 
 
 def pooled_variance(times: Iterable[Summary]) -> tuple[float, int]:
@@ -430,7 +443,11 @@ def pooled_variance(times: Iterable[Summary]) -> tuple[float, int]:
 
     It is pooled over nodes.
     """
-    logs = [np.log(time.launch_medians) for time in times if time.launches > 1]
-    freedom = sum(len(launches) - 1 for launches in logs)
-    squares = math.fsum(float(np.var(launches, ddof=1)) * (len(launches) - 1) for launches in logs)
-    return squares / max(1, freedom), freedom
+    freedom = 0
+    squares = []
+    for time in times:
+        if time.launches > 1:
+            logs = np.log(time.launch_medians)
+            freedom += len(logs) - 1
+            squares.append(float(np.var(logs, ddof=1)) * (len(logs) - 1))
+    return math.fsum(squares) / max(1, freedom), freedom

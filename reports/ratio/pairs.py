@@ -90,17 +90,12 @@ def mean_of(pairs: Sequence[Pair]) -> Mean:
 
 def with_verdicts(pairs: Sequence[Pair]) -> list[Pair]:
     """Return the pairs with verdicts, and with adjusted p-values where launches are enough."""
-    p_values = [welch(*pair.times) for pair in pairs]
-    tested = [(pair.ratio, p_value) for pair, p_value in zip(pairs, p_values, strict=True)]
+    tested = [(pair.ratio, welch(*pair.times)) for pair in pairs]
     judged = []
-    for pair, p_value, adjusted in zip(pairs, p_values, adjust(tested), strict=True):
-        judged.append(
-            replace(
-                pair,
-                p_value=None if p_value is None else adjusted,
-                verdict=judge_ratio(pair.ratio, adjusted),
-            )
-        )
+    for pair, (_, p_value), adjusted in zip(pairs, tested, adjust(tested), strict=True):
+        p_adjusted = None if p_value is None else adjusted
+        verdict = judge_ratio(pair.ratio, adjusted)
+        judged.append(replace(pair, p_value=p_adjusted, verdict=verdict))
     return judged
 
 
@@ -110,11 +105,16 @@ def adjust(tested: Sequence[tuple[Estimate, float | None]]) -> list[float | None
     A ratio without a p-value has that of its interval, if it has an interval. So fewer launches
     give no more verdicts.
     """
-    p_values = []
-    for multiple, p_value in tested:
-        p_values.append(p_of_interval(multiple) if p_value is None else p_value)
-    adjusted = iter(holm([p_value for p_value in p_values if p_value is not None]))
-    return [None if p_value is None else next(adjusted) for p_value in p_values]
+    p_values: dict[int, float] = {}
+    for index, (multiple, p_value) in enumerate(tested):
+        if p_value is None:
+            p_value = p_of_interval(multiple)
+        if p_value is not None:
+            p_values[index] = p_value
+    adjusted: list[float | None] = [None] * len(tested)
+    for index, p_value in zip(p_values, holm(list(p_values.values())), strict=True):
+        adjusted[index] = p_value
+    return adjusted
 
 
 def costs(
@@ -179,16 +179,17 @@ def draw(
     drawn = []
     for title, across, points in pages:
         points_by_panel = grouped(points, lambda point: point[0])
-        panels = tuple(
-            _panel(name, points_of_panel) for name, points_of_panel in points_by_panel.items()
-        )
-        drawn.append(Dots(title, across, panels, series, same=1.0))
+        panels = []
+        for name, points_of_panel in points_by_panel.items():
+            panels.append(_panel(name, points_of_panel))
+        drawn.append(Dots(title, across, tuple(panels), series, same=1.0))
     return dots_to_picture(drawn, path, columns)
 
 
 def _panel(title: str, points: Sequence[RatioPoint]) -> DotPanel:
     places = {}
+    names: dict[str, None] = {}
     for _, name, series, multiple in points:
         places[name, series] = (multiple.value, multiple.low, multiple.high)
-    names = dict.fromkeys(name for _, name, _, _ in points)
+        names[name] = None
     return DotPanel(title, tuple(names), places)

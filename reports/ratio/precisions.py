@@ -80,8 +80,10 @@ def _page(analysis: Precisions) -> Page:
     several_machines = len(analysis.matrix.machines) > 1
 
     def heading(pair: Pair) -> str:
-        machine = f", on {analysis.name(pair.cell.machine)}" if several_machines else ""
-        return f"{work_name(pair.cell.work)}{machine}"
+        work = work_name(pair.cell.work)
+        if several_machines:
+            return f"{work}, on {analysis.name(pair.cell.machine)}"
+        return work
 
     shown = table(
         _COLUMNS, analysis.rows, f"Precisions against {_REFERENCE}", key="cells", section=heading
@@ -93,12 +95,12 @@ def _page(analysis: Precisions) -> Page:
 def _cells_without_partner(analysis: Precisions) -> list[CellResult]:
     """Return the cells in another precision that have no partner with a time."""
     compared = {(pair.cell.machine, pair.cell.cell) for pair in analysis.rows}
-    return [
-        cell
-        for cell in analysis.matrix.cells.values()
-        if cell.cell.precision not in (_REFERENCE, UNKNOWN)
-        and (cell.machine, cell.cell) not in compared
-    ]
+    cells = []
+    for cell in analysis.matrix.cells.values():
+        is_compared = (cell.machine, cell.cell) in compared
+        if not is_compared and cell.cell.precision not in (_REFERENCE, UNKNOWN):
+            cells.append(cell)
+    return cells
 
 
 def _data(analysis: Precisions) -> dict[str, Any]:

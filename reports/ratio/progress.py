@@ -94,12 +94,13 @@ class Overall:
     @property
     def disturbed(self) -> list[Cell]:
         """The networks where other programs disturbed one of the two."""
-        pairs = self.mean.pairs if self.mean else ()
-        return [
-            pair.cell.work
-            for pair in pairs
-            if pair.cell.has(CONTENDED) or pair.other.has(CONTENDED)
-        ]
+        disturbed: list[Cell] = []
+        if self.mean is None:
+            return disturbed
+        for pair in self.mean.pairs:
+            if pair.cell.has(CONTENDED) or pair.other.has(CONTENDED):
+                disturbed.append(pair.cell.work)
+        return disturbed
 
 
 @dataclass(frozen=True)
@@ -193,19 +194,25 @@ def _standings(
         return build.released is None, build.released or date.max, cell.row.framework, cell.row.mode
 
     best = _best(cells)
-    candidates = [
-        cell for cell in best.values() if _counts(cell) and builds.of(cell).released is not None
-    ]
+    candidates = []
+    for cell in best.values():
+        if _counts(cell) and builds.of(cell).released is not None:
+            candidates.append(cell)
     oldest = min(candidates, key=age, default=None)
     modes = Counter(cell.row.framework for cell in cells)
-    for cell in sorted(cells if all_modes else best.values(), key=age):
-        pair = pair_of(oldest, cell) if cell is not oldest and _counts(cell) else None
+    shown: Iterable[CellResult] = cells if all_modes else best.values()
+    for cell in sorted(shown, key=age):
+        speedup = None
+        if cell is not oldest and _counts(cell):
+            pair = pair_of(oldest, cell)
+            if pair is not None:
+                speedup = pair.ratio
         yield Standing(
             place,
             cell,
             builds.of(cell),
             oldest=cell is oldest,
-            speedup=pair.ratio if pair else None,
+            speedup=speedup,
             modes=modes[cell.row.framework],
         )
 
@@ -233,10 +240,11 @@ def _overall(
             works.append(work)
     if not works:
         return Overall(place, ())
-    complete = [
-        key for key, cells in cells_by_build.items() if all(work in cells for work in works)
-    ]
-    complete.sort(key=lambda key: (key[1].released or date.max, key[0]))
+    complete = []
+    for key, cells_of_build in cells_by_build.items():
+        if all(work in cells_of_build for work in works):
+            complete.append(key)
+    complete.sort(key=_release_order)
     if len(complete) < 2 or complete[0][1].released == complete[-1][1].released:
         return Overall(place, tuple(works))
     oldest, newest = complete[0], complete[-1]
@@ -246,6 +254,11 @@ def _overall(
         if pair is not None:
             pairs.append(pair)
     return Overall(place, tuple(works), oldest, newest, mean_of(pairs))
+
+
+def _release_order(framework: tuple[str, MeasuredBuild]) -> tuple[date, str]:
+    name, build = framework
+    return build.released or date.max, name
 
 
 def version_name(build: MeasuredBuild) -> str:
@@ -370,16 +383,17 @@ def _page(analysis: Progress) -> Page:
     if not analysis.rows:
         return Page((NOTHING,), ())
     rows = analysis.rows
-    common = layout.common_flags(row.cell for row in rows if row.cell.timed is not None)
+    cells = [row.cell for row in rows]
+    common = layout.common_flags(cell for cell in cells if cell.timed is not None)
+    overall = grouped(analysis.overall, lambda mean: mean.place.machine)
     tables = []
     for machine, standings in grouped(rows, lambda row: row.place.machine).items():
-        overall = [mean for mean in analysis.overall if mean.place.machine == machine]
         tables.append(_table(analysis.name(machine), standings, common))
-        tables.append(_mean_table(analysis, overall))
+        tables.append(_mean_table(analysis, overall.get(machine, ())))
     lines = [_LEGEND, *axes.legends(row.place.cell for row in rows)]
     if not analysis.all_modes and any(row.modes > 1 for row in rows):
         lines.append(_MODES)
-    lines += layout.flag_lines((row.cell for row in rows), common)
+    lines += layout.flag_lines(cells, common)
     return Page((), tuple(tables), (*lines, *_undated(analysis), *analysis.matrix.notes))
 
 
@@ -416,14 +430,21 @@ def _heading(standing: Standing) -> str:
 
 def _mean_table(analysis: Progress, overall: Sequence[Overall]) -> Table:
     """Return the table of the means over networks on one machine."""
-    rows = [mean for mean in overall if mean.oldest is not None]
-    notes = [MEAN] if rows else []
-    for mean in rows:
+    rows = []
+    disturbed = []
+    without = []
+    for mean in overall:
+        place = condition_name(mean.place.cell)
+        if mean.oldest is None:
+            without.append(place)
+            continue
+        rows.append(mean)
         if mean.disturbed:
-            networks = ", ".join(work_name(work) for work in mean.disturbed)
-            place = condition_name(mean.place.cell)
-            notes.append(f"{CONTENDED.symbol} at {place}: disturbed on {networks}")
-    without = [condition_name(mean.place.cell) for mean in overall if mean.oldest is None]
+            networks = [work_name(work) for work in mean.disturbed]
+            disturbed.append(f"{CONTENDED.symbol} at {place}: disturbed on {', '.join(networks)}")
+    notes = []
+    if rows:
+        notes = [MEAN, *disturbed]
     if without:
         notes.append(
             "No two frameworks of different dates have a number for every network at "

@@ -11,6 +11,7 @@ release. The other changes at a step are taken from the records: packages, libra
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,9 @@ class ReleasePoint:
     @property
     def size(self) -> float:
         """How much it differs from the one before, in either direction: 0 without a ratio."""
-        return 0.0 if self.ratio is None else abs(math.log(self.ratio.value))
+        if self.ratio is None:
+            return 0.0
+        return abs(math.log(self.ratio.value))
 
 
 Releases = Compared[ReleasePoint]
@@ -140,10 +143,7 @@ def releases(
     """
     records = list(records)
     newest: dict[Place, Record] = {}
-    by_age = sorted(
-        records, key=lambda record: (record.outcome.status is Status.OK, record.started)
-    )
-    for record in by_age:
+    for record in sorted(records, key=_good_and_new_last):
         newest[record.place] = record
     launches = grouped(records, lambda record: (record.run, record.place))
     losses = {key: first_losses(records_of_cell) for key, records_of_cell in launches.items()}
@@ -156,21 +156,27 @@ def releases(
     for run_id, profiles_of_run in grouped(profiles, lambda profile: profile.run).items():
         for difference in step_differences(profiles_of_run):
             operators[run_id, axes.without(difference.cell)] = difference
-    points = [
-        replace(point, operators=operators.get((point.cell.run, point.cell.cell)))
-        for point in points
-    ]
-    judged = iter(with_verdicts([point.pair for point in points if point.pair]))
-    rows = [replace(point, pair=next(judged)) if point.pair else point for point in points]
+    compared = [point.pair for point in points if point.pair]
+    judged = iter(with_verdicts(compared))
+    rows = []
+    for point in points:
+        pair = next(judged) if point.pair else None
+        difference_of_point = operators.get((point.cell.run, point.cell.cell))
+        rows.append(replace(point, pair=pair, operators=difference_of_point))
     return Compared(matrix, tuple(rows))
+
+
+def _good_and_new_last(record: Record) -> tuple[bool, datetime]:
+    return record.outcome.status is Status.OK, record.started
 
 
 def _cells_by_series(matrix: Matrix, run: Run) -> list[list[CellResult]]:
     """Return the cells of each series of a run, in the order of its plan."""
     order = list(dict.fromkeys(cell.framework for cell in run.plan))
-    cells = [
-        cell for cell in matrix.cells.values() if cell.run == run.id and cell.row.framework in order
-    ]
+    cells = []
+    for cell in matrix.cells.values():
+        if cell.run == run.id and cell.row.framework in order:
+            cells.append(cell)
     cells.sort(key=lambda cell: order.index(cell.row.framework))
     by_place = grouped(cells, lambda cell: (cell.machine, axes.without(cell.cell, "framework")))
     # An older run may still have one release that a newer run lacks.
@@ -187,8 +193,10 @@ def _points(
     points: list[ReleasePoint] = []
     timed: list[tuple[ReleasePoint, Record | None]] = []
     for name, cell, record in zip(names, cells, newest, strict=True):
-        released = record.outcome.facts.released if record else None
-        point = ReleasePoint(series, name, cell, released if isinstance(released, str) else None)
+        released = None
+        if record and isinstance(record.outcome.facts.released, str):
+            released = record.outcome.facts.released
+        point = ReleasePoint(series, name, cell, released)
         if timed:
             before, record_before = timed[-1]
             changed: tuple[Difference, ...] = ()
@@ -217,8 +225,10 @@ def _series_name(first: CellResult, framework: str, records: Iterable[Record | N
     if not framework and is_own_step(first.cell):
         framework = first.cell.network
     if not framework:
-        adapters = [record.cell.adapter for record in records if record is not None]
-        framework = adapters[0] if adapters else ""
+        for record in records:
+            if record is not None:
+                framework = record.cell.adapter
+                break
     row = row_name(first.row._replace(framework=framework))
     return f"{work_name(first.work)}: {row}, {place_name(first.cell)}"
 
@@ -228,11 +238,16 @@ def names_of(rows: Sequence[str]) -> tuple[list[str], str]:
 
     For "jax-0.4.20", ... these are "0.4.20", ... and "jax". Rows of other names stay as they are.
     """
-    parts = [row.rpartition("-") for row in rows]
-    beginnings = {beginning for beginning, _, _ in parts}
-    are_releases = all(dash and end[:1].isdigit() for _, dash, end in parts)
-    if len(beginnings) == 1 and are_releases:
-        return [end for _, _, end in parts], beginnings.pop()
+    beginnings = set()
+    ends = []
+    for row in rows:
+        beginning, dash, end = row.rpartition("-")
+        if not dash or not end[:1].isdigit():
+            return list(rows), ""
+        beginnings.add(beginning)
+        ends.append(end)
+    if len(beginnings) == 1:
+        return ends, beginnings.pop()
     return list(rows), ""
 
 
@@ -241,11 +256,12 @@ def also_changed(before: Record, after: Record, old: str, new: str) -> tuple[Dif
 
     The most suspicious is the first.
     """
-    return tuple(
-        difference
-        for difference in differences(before, after)
-        if difference.what not in _LEFT_OUT and (difference.before, difference.after) != (old, new)
-    )
+    changed = []
+    for difference in differences(before, after):
+        values = (difference.before, difference.after)
+        if difference.what not in _LEFT_OUT and values != (old, new):
+            changed.append(difference)
+    return tuple(changed)
 
 
 # Tables.
@@ -310,11 +326,17 @@ def series_of(analysis: Releases) -> list[list[ReleasePoint]]:
 
 
 def _table(analysis: Releases, series: Sequence[ReleasePoint]) -> Table:
-    without_number = [point for point in series if point.cell.timed is None]
+    names_by_reason: dict[str, list[str]] = {}
+    changes = []
+    for point in series:
+        if point.cell.timed is None:
+            names_by_reason.setdefault(why_hole(point.cell), []).append(point.name)
+        if point.change:
+            changes.append(_change_sentence(point))
     notes = []
-    for reason, points in grouped(without_number, lambda point: why_hole(point.cell)).items():
-        notes.append(f"{', '.join(point.name for point in points)}: {reason}")
-    notes += [_change_sentence(point) for point in series if point.change]
+    for reason, names in names_by_reason.items():
+        notes.append(f"{', '.join(names)}: {reason}")
+    notes += changes
     title = f"{series[0].series}, on {analysis.name(series[0].cell.machine)}"
     return table(_columns(analysis, series), series, title, notes=notes)
 
@@ -360,13 +382,19 @@ def undecided(series: Sequence[ReleasePoint]) -> ReleasePoint | None:
             open_steps.append(point)
     largest = max(open_steps, key=lambda point: point.size, default=None)
     clear = max((point.size for point in series if point.change), default=0.0)
-    return largest if largest is not None and largest.size > clear else None
+    if largest is None or largest.size <= clear:
+        return None
+    return largest
 
 
 def largest_undecided(analysis: Releases) -> list[ReleasePoint]:
     """Return of each series the release that `undecided` names, where there is one."""
-    points = [undecided(series) for series in series_of(analysis)]
-    return [point for point in points if point is not None]
+    points = []
+    for series in series_of(analysis):
+        point = undecided(series)
+        if point is not None:
+            points.append(point)
+    return points
 
 
 def headline(analysis: Releases) -> list[str]:
@@ -421,8 +449,12 @@ def _draw(analysis: Releases, path: Path) -> list[Path]:
 
 
 def _analyse(source: ReportSource) -> Releases:
-    runs = [run for run, _ in source.runs() if run.purpose == RELEASES]
-    profiles = [record for run in runs for record in source.of_run(run.id).profiles]
+    runs = []
+    profiles: list[Record] = []
+    for run, _ in source.runs():
+        if run.purpose == RELEASES:
+            runs.append(run)
+            profiles += source.of_run(run.id).profiles
     return releases(source.matrix(), source.results().records, runs, profiles)
 
 
@@ -449,7 +481,9 @@ def conclusion_of(analysis: Releases) -> Conclusion:
 
 def _headline_of_changes(analysis: Releases) -> list[str]:
     """Return the headline where a release differs from the one before it."""
-    return headline(analysis) if any(point.change for point in analysis.rows) else []
+    if any(point.change for point in analysis.rows):
+        return headline(analysis)
+    return []
 
 
 REPORT = Report(

@@ -143,11 +143,10 @@ def worth_of_settings(
     """
     records = list(records)
     # Rows that have launch settings only. One cell of a row without any says nothing.
-    rows_with_launch_settings = {
-        record.cell._replace(tuning=TUNED)
-        for record in records
-        if record.cell.tuning.startswith(f"{TUNED}+")
-    }
+    rows_with_launch_settings = set()
+    for record in records:
+        if record.cell.tuning.startswith(f"{TUNED}+"):
+            rows_with_launch_settings.add(record.cell._replace(tuning=TUNED))
     times: dict[tuple[str, Cell], dict[_Build, _TimesOfBuild]] = {}
     ages: dict[str, int] = {}
     disturbed = 0
@@ -208,13 +207,16 @@ def _worths_of_build(machine: str, cell: Cell, build: _Build, times: _TimesOfBui
         common = sorted(before.keys() & after.keys())
         newest = None
         for pairs in grouped(common, lambda key: key[0]).values():
-            estimate = estimate_pairs([before[key] for key in pairs], [after[key] for key in pairs])
+            seconds_before = [before[key] for key in pairs]
+            seconds_after = [after[key] for key in pairs]
+            estimate = estimate_pairs(seconds_before, seconds_after)
             if estimate.low is not None:
                 return estimate
             newest = newest or estimate
         return newest
 
-    worths = [Worth(machine, cell, "", ratio((), names) if names else None)]
+    together = ratio((), names) if names else None
+    worths = [Worth(machine, cell, "", together)]
     for name in names:
         among = ratio(set(names) - {name}, [name]) if len(names) > 1 else None
         worths.append(Worth(machine, cell, name, ratio((), [name]), among))
@@ -244,13 +246,15 @@ def over_networks(worths: Iterable[Worth]) -> list[Mean]:
     same = ("network", "specification", "batch_size", "threads")
     rows = grouped(together, lambda worth: (worth.machine, axes.without(worth.cell, *same)))
     several = []
+    names: Counter[tuple[str, str]] = Counter()
     for worths_of_row in rows.values():
         networks = grouped(
             worths_of_row, lambda worth: (worth.cell.network, worth.cell.specification)
         )
         if len(networks) > 1:
-            several.append((worths_of_row[0], networks))
-    names = Counter((first.machine, row_name(first.cell)) for first, _ in several)
+            first = worths_of_row[0]
+            several.append((first, networks))
+            names[first.machine, row_name(first.cell)] += 1
     means = []
     for first, networks in several:
         name = row_name(first.cell)
@@ -258,9 +262,8 @@ def over_networks(worths: Iterable[Worth]) -> list[Mean]:
             name = _long_name(first.cell)
         ratios = []
         for worths_of_network in networks.values():
-            ratios.append(
-                geometric_mean(worth.alone.value for worth in worths_of_network if worth.alone)
-            )
+            values = [worth.alone.value for worth in worths_of_network if worth.alone]
+            ratios.append(geometric_mean(values))
         low = high = None
         if len(ratios) >= FEWEST_NETWORKS:
             summary = summarise([ratio] for ratio in ratios)  # each network as if it were a launch
@@ -367,7 +370,8 @@ def _page(analysis: Tuning) -> Page:
         were = "launch was" if analysis.disturbed == 1 else "launches were"
         disturbed = [f"{analysis.disturbed} {were} disturbed by other programs and left out."]
     if not analysis.worths:
-        return Page((SEARCHED if analysis.searched else NOTHING, *disturbed), (), ())
+        nothing = SEARCHED if analysis.searched else NOTHING
+        return Page((nothing, *disturbed), (), ())
     names = _names(analysis.worths)
     together: tuple[Column[Worth], ...] = (
         Column("", "row", lambda worth: names[worth.cell]),
@@ -440,22 +444,23 @@ def headline(analysis: Tuning) -> list[str]:
             if verdict(ratio) == RatioVerdict.FASTER:
                 faster.append(f"{row} {ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f})")
         others = len(means) - len(faster)
-        rest = f"; {counted(others, 'other row')} not faster" if others else ""
+        rest = ""
+        if others:
+            rest = f"; {counted(others, 'other row')} not faster"
         if faster:
             mean = "tuned over installed, geometric mean over networks with Student's t over them"
             lines.append(f"{name}: {mean}: {', '.join(faster)}{rest}.")
-        compared = [
-            (worth.alone, worth.cell) for worth in worths if not worth.setting and worth.alone
-        ]
-        helped = [
-            (estimate, cell)
-            for estimate, cell in compared
-            if verdict(estimate) == RatioVerdict.FASTER
-        ]
+        compared = 0
+        helped = []
+        for worth in worths:
+            if not worth.setting and worth.alone:
+                compared += 1
+                if verdict(worth.alone) == RatioVerdict.FASTER:
+                    helped.append((worth.alone, worth.cell))
         if helped:
             most, cell = min(helped, key=lambda row: row[0].value)
             lines.append(
-                f"{name}: tuning makes {len(helped)} of {len(compared)} rows faster, "
+                f"{name}: tuning makes {len(helped)} of {compared} rows faster, "
                 f"{name_of(cell)} most of all, to {most.value:.2f} of its time as installed "
                 f"({most.low:.2f} to {most.high:.2f}, {most.pairs} pairs)."
             )
@@ -464,12 +469,12 @@ def headline(analysis: Tuning) -> list[str]:
 
 def _analyse(source: ReportSource) -> Tuning:
     # Pairs lie in one run: the newest run of each cell by itself may lack its partner.
-    parts = [] if source.options.all_runs else list(_results_of_runs(source))
     hosts: dict[str, Host] = {}
     records: list[Record] = []
-    for part in parts:
-        hosts |= part.hosts
-        records += part.records
+    if not source.options.all_runs:
+        for results_of_run in _results_of_runs(source):
+            hosts |= results_of_run.hosts
+            records += results_of_run.records
     analysis = worth_of_settings(records, hosts)
     if analysis.worths:
         return analysis
