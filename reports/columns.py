@@ -84,7 +84,9 @@ def shown(value: Any) -> Entry:
         return Entry("yes" if value else "no")
     if isinstance(value, float):
         return Entry(number(value))
-    return Entry(MISSING if value is None else str(value))
+    if value is None:
+        return Entry(MISSING)
+    return Entry(str(value))
 
 
 def attributes(
@@ -151,7 +153,8 @@ def table(
             if heading != last_heading:
                 lines.append((Entry(heading),))
                 last_heading = heading
-        lines.append(tuple(column.entry(row) for column in visible))
+        fields = [column.entry(row) for column in visible]
+        lines.append(tuple(fields))
     head = tuple(column.heading or "" for column in visible)
     return Table(
         title,

@@ -184,7 +184,11 @@ def _break_even_text(cost: Cost) -> Entry:
 
 
 def _cells(costs: Costs) -> list[CellResult]:
-    return [cost.cell for place in costs.rows for cost in place]
+    cells = []
+    for costs_at_place in costs.rows:
+        for cost in costs_at_place:
+            cells.append(cost.cell)
+    return cells
 
 
 def _cost_columns(costs: Costs) -> tuple[Column[Cost], ...]:

@@ -195,7 +195,9 @@ def _page(explained: dict[str, Any], top: int) -> Page:
         idle = "idle"
 
     def kind_name(kind: Share) -> str:
-        return idle if kind.name == IDLE else kind.name
+        if kind.name == IDLE:
+            return idle
+        return kind.name
 
     kind_columns = (Column("", "kind", kind_name), *_NUMBERS)
     tables = (table(kind_columns, explained["kinds"], title), table(_OPERATORS, shown, longest))

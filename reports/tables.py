@@ -1,6 +1,7 @@
 """`dlbench report tables`: software, networks and hardware, as Tables 1 to 3 of the paper."""
 
 from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from dlbench.adapters import axes
@@ -79,7 +80,7 @@ def software_table(records: Iterable[Record], hosts: dict[str, Host]) -> Table:
     )
 
 
-def _software_order(record: Record) -> tuple[bool, str]:
+def _software_order(record: Record) -> tuple[bool, datetime]:
     """Return the key that sorts launches with a description last, the newest of them at the end."""
     return (bool(record.outcome.software), record.started)
 

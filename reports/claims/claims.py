@@ -186,7 +186,7 @@ def try_claims(claims: Sequence[Claim], tables: Tables, reference: str = "") -> 
 
 def ask(figures: Iterable[Figure], tables: Tables) -> list[Question]:
     """Return the questions of these figures about the tables."""
-    questions = []
+    questions: list[Question] = []
     for figure in figures:
         questions += figure.questions(tables)
     return questions

@@ -214,10 +214,11 @@ class Tables:
                 continue
             if not _has_usual_values(cell.cell) or computes_nothing(cell):
                 continue
+            threads = column.threads if column.on_cpu else None
             labels = {
                 "machine": column.machine,
                 "device": column.device,
-                "threads": column.threads if column.on_cpu else None,
+                "threads": threads,
                 "tool": self.tool_of(cell),
                 "network": network,
                 "batch_size": batch,
@@ -361,7 +362,8 @@ class Figure(BaseModel):
 
     def _ask(self, table: Sequence[FigurePoint], tables: Tables) -> Iterator[Question]:
         points = [point for point in table if _matches(point, self.cells)]
-        several = len({point["machine"] for point in points}) > 1
+        machines = {point["machine"] for point in points}
+        several = len(machines) > 1
         if self.fact:
             yield from self._facts(points, several)
         elif self.printed is not None:

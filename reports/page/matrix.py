@@ -251,7 +251,8 @@ def _filters(
         values.sort(key=partial(_value_order, axis))
         choices = []
         for value in values:
-            choices.append("none" if value == "" else axes.word(axis.name, value))
+            choice = "none" if value == "" else axes.word(axis.name, value)
+            choices.append(choice)
         yield _filter(axis.name, choices, values, cell_values)
     have_few_launches = []
     for cell in cells:
