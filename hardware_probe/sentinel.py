@@ -63,8 +63,8 @@ def between(before: KernelCounters, after: KernelCounters) -> dict[str, float | 
 
     def growth(name: str) -> float | None:
         # A virtual machine that has moved to another host may see its counters fall.
-        first = getattr(before, name)
-        last = getattr(after, name)
+        first: float | None = getattr(before, name)
+        last: float | None = getattr(after, name)
         if first is None or last is None:
             return None
         return max(0.0, last - first)
