@@ -216,4 +216,8 @@ def csv_rows(columns: Iterable[Column[Row]], rows: Iterable[Row]) -> Rows:
 def begins(rows: Iterable[Row], key: Callable[[Row], Any]) -> Callable[[Row], bool]:
     """Return a test of a row: whether the row before it has another key."""
     first_rows = {id(next(section)) for _, section in groupby(rows, key)}
-    return lambda row: id(row) in first_rows
+
+    def is_first(row: Row) -> bool:
+        return id(row) in first_rows
+
+    return is_first

@@ -93,7 +93,12 @@ def seconds_after(cell: CellResult, steps: int) -> tuple[float, float, float]:
 
 def least_for(cells: Iterable[CellResult], steps: int) -> tuple[CellResult, ...]:
     """Return the row that takes least for this many steps, and those not clearly longer."""
-    first, *others = sorted(cells, key=lambda cell: seconds_after(cell, steps)[0])
+
+    def time_of(cell: CellResult) -> float:
+        seconds, _, _ = seconds_after(cell, steps)
+        return seconds
+
+    first, *others = sorted(cells, key=time_of)
     least = [first]
     for cell in others:
         difference = combination(*_terms(cell, steps), *_terms(first, steps, -1))
@@ -226,27 +231,26 @@ def _least_column(steps: int) -> Column[Choice]:
         prefix = f"{choice.at.framework} "
         return [row_name(cell.row).removeprefix(prefix) for cell in choice.rows[steps]]
 
-    return Column(
-        f"least_of_{steps}_steps",
-        f"{steps:,} steps",
-        names,
-        lambda choice: " or ".join(names(choice)),
-        csv=lambda choice: "; ".join(names(choice)),
-    )
+    def text(choice: Choice) -> str:
+        return " or ".join(names(choice))
+
+    def csv(choice: Choice) -> str:
+        return "; ".join(names(choice))
+
+    return Column(f"least_of_{steps}_steps", f"{steps:,} steps", names, text, csv=csv)
 
 
 def _choice_columns(costs: Costs) -> tuple[Column[Choice], ...]:
     return (
         *host_columns(lambda choice: costs.matrix.hosts[choice.machine]),
         *axis_columns(lambda choice: choice.at, (*WORK, *PLACE)),
-        Column(
-            "framework",
-            "",
-            lambda choice: choice.at.framework or None,
-            lambda choice: f"{_place_text(choice.at)}: {choice.at.framework or 'all'}",
-        ),
+        Column("framework", "", lambda choice: choice.at.framework or None, _choice_text),
         *map(_least_column, STEPS),
     )
+
+
+def _choice_text(choice: Choice) -> str:
+    return f"{_place_text(choice.at)}: {choice.at.framework or 'all'}"
 
 
 def _place_text(cell: Cell) -> str:

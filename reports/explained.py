@@ -7,13 +7,13 @@ work.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
 from dlbench.adapters.families import Family
 from dlbench.adapters.libraries.profiles import CONVOLUTION, MATRIX, PYTHON_PROFILER, RECURRENT
-from dlbench.adapters.protocol import Cell
+from dlbench.adapters.protocol import Cell, Operator
 from dlbench.reports.columns import Column, csv_rows, table
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import Page
@@ -63,18 +63,11 @@ def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> dict[
         if operator.on_device is not cell.on_cpu and operator.calls > 0:
             shown.append(operator)
     busy = sum(operator.seconds for operator in shown)
-    calls = sum(operator.calls for operator in shown)
     whole = max(profile.step_seconds, busy)
     if not shown or whole <= 0:
         where = "the CPU" if cell.on_cpu else cell.device
         raise ReportError(f"{profile.profiler} reported no operator on {where}.")
-    shown.sort(key=lambda operator: (-operator.seconds, operator.name))
-    operators = []
-    for operator in shown:
-        share = operator.seconds / whole
-        operators.append(
-            Share(operator.name, operator.kind, operator.seconds, share, operator.calls)
-        )
+    operators = _shares(shown, whole)
     steps = outcome.step_seconds()
     seconds = median(steps) if steps else None
     flops = None
@@ -110,10 +103,20 @@ def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> dict[
         "starting": starting,
         "slowdown": slowdown,
         "busy_seconds": busy,
-        "calls": calls,
+        "calls": sum(operator.calls for operator in shown),
         "product_rate": product_rate,
         "step_rate": step_rate,
     }
+
+
+def _shares(operators: Sequence[Operator], whole: float) -> list[Share]:
+    """Return the share of each operator in ``whole`` seconds, the longest first."""
+    shares = []
+    for operator in operators:
+        share = operator.seconds / whole
+        shares.append(Share(operator.name, operator.kind, operator.seconds, share, operator.calls))
+    shares.sort(key=lambda share: (-share.seconds, share.name))
+    return shares
 
 
 def _kinds(operators: Iterable[Share], whole: float, busy: float) -> list[Share]:

@@ -240,7 +240,7 @@ class CompareResult(Result[Comparison]):
         Lines mark no change and the smallest slowdown that is called a regression. Without ``ax``
         on a new figure of `matplotlib.pyplot`.
         """
-        names = []
+        names: list[str] = []
         series: dict[Verdict, tuple[list[float], list[Interval]]] = {}
         for cell in self._content.cells:
             ratio = cell.judgement.ratio

@@ -123,11 +123,11 @@ def _best_choice(choices: Sequence[CellResult], within: float | None) -> Served:
     alike = choices
     if best is not None:
         alike = [cell for cell in choices if cell.cell.batch_size == best.cell.batch_size]
-    usual = min(alike, key=_unusual)
+    usual_choice = min(alike, key=_unusual)
     unknown = max(unjudged, key=_examples, default=None)
     if unknown is not None and best is not None and _examples(unknown) <= _examples(best):
         unknown = None
-    return Served(best, usual, len(choices), len(choices) - len(unjudged), unknown)
+    return Served(best, usual_choice, len(choices), len(choices) - len(unjudged), unknown)
 
 
 def _examples(cell: CellResult) -> float:

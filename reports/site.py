@@ -358,10 +358,11 @@ def feed(contents: Contents, title: str, address: str = "") -> str:
 def index_page(contents: Contents, title: str, version: str) -> str:
     """Return the index: regressions, machines with their suites, and nights, the newest first."""
     all_notices = notices(contents)
-    histories = sorted(
-        contents.histories.values(),
-        key=lambda page: (contents.machine_name(page.machine), page.suite),
-    )
+
+    def history_order(page: HistoryPage) -> tuple[str, str]:
+        return (contents.machine_name(page.machine), page.suite)
+
+    histories = sorted(contents.histories.values(), key=history_order)
     return _page(
         title,
         version,

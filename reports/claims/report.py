@@ -69,7 +69,11 @@ def _analyse(source: ReportSource) -> Claims:
             if stand.adapter:
                 adapters[stand.adapter] = tool
         builds = source.builds()
-        tool_of = tools_of_stands(adapters, lambda cell: builds.of(cell).adapter)
+
+        def adapter_of(cell: CellResult) -> str:
+            return builds.of(cell).adapter
+
+        tool_of = tools_of_stands(adapters, adapter_of)
         records = source.results().records
         tables = Tables(matrix, tool_of, networks_of(records), losses_of(learnt_of(records)))
     return try_claims(_chosen(options), tables, options.reference)
@@ -102,7 +106,11 @@ SHOWN = 4
 
 def _evidence_value(side: str, name: str) -> Callable[[Tried], Any]:
     """Return an accessor of one attribute of the evidence "on_paper" or "here"."""
-    return lambda tried: getattr(getattr(tried, side), name, None)
+
+    def value(tried: Tried) -> Any:
+        return getattr(getattr(tried, side), name, None)
+
+    return value
 
 
 def _verdict_on_paper(tried: Tried) -> Entry:

@@ -175,7 +175,7 @@ def gridded(panel: "Axes", title: str, sizes: Sequence[float] = ()) -> None:
 
     if sizes:
         panel.xaxis.set_major_locator(FixedLocator(sizes))
-        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.xaxis.set_major_formatter(FuncFormatter(_tick_label))
         panel.xaxis.set_minor_locator(NullLocator())
     panel.set_title(title, fontsize=9, loc="left", gid=_TITLE)
     panel.grid(color="#dddddd", linewidth=0.5)
@@ -199,8 +199,12 @@ def log_ticks(axis: "Axis", low: float, high: float) -> None:
         steps = (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
     axis.set_major_locator(LogLocator(subs=steps))
     # The usual labels of powers are formulas, which pictures do not show.
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(_tick_label))
     axis.set_minor_formatter(NullFormatter())
+
+
+def _tick_label(value: float, place: int | None) -> str:
+    return f"{value:g}"
 
 
 def dated(panel: "Axes", fewest: int, most: int) -> None:

@@ -151,9 +151,11 @@ def _part_column(
     part: str, heading: str, name: str, text: Callable[[Any], str] = str
 ) -> Column[ShownLaunch]:
     """Return a column of an attribute of a part of each launch's outcome, where it has the part."""
-    return _outcome_column(
-        heading, lambda outcome: getattr(getattr(outcome, part), name, None), text
-    )
+
+    def value(outcome: Outcome) -> Any:
+        return getattr(getattr(outcome, part), name, None)
+
+    return _outcome_column(heading, value, text)
 
 
 def _error_column(name: str) -> Column[ShownLaunch]:
