@@ -146,7 +146,10 @@ def _add_left_out_products(
 
 
 def _group_by_kind(best: dict[tuple[str, str], Best], records: Sequence[Record]) -> GpuCeilings:
-    other_precisions = {name for kind, name in best if kind == PRODUCTS} - set(PRECISIONS)
+    other_precisions = set()
+    for kind, name in best:
+        if kind == PRODUCTS and name not in PRECISIONS:
+            other_precisions.add(name)
     frameworks = sorted({record.cell.framework for record in _computing(records)})
     names_by_kind = {
         PRODUCTS: [*PRECISIONS, *sorted(other_precisions)],

@@ -51,6 +51,7 @@ def page_matrix(matrix: Matrix) -> dict[str, Any]:
     columns = matrix.columns
     has_machines = len(matrix.machines) > 1
     names = {machine: name_among(matrix.hosts, machine) for machine in matrix.machines}
+    headings = [place_name(column.cell) or place_heading(column.cell) for column in columns]
     addresses = []
     for cell in cells:
         prefix = f"{cell.machine[:8]}." if has_machines else ""
@@ -74,7 +75,7 @@ def page_matrix(matrix: Matrix) -> dict[str, Any]:
         for machine, columns_of_machine in groupby(columns, lambda column: column.machine):
             spans.append((names[machine], len(list(columns_of_machine))))
     return {
-        "columns": [place_name(column.cell) or place_heading(column.cell) for column in columns],
+        "columns": headings,
         "machines": spans,
         "blocks": blocks,
         "views": views + comparisons,

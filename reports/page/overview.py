@@ -49,8 +49,12 @@ def rankings(matrix: Matrix, column: Place) -> dict[Cell, Ranking]:
     """
     work_by_network: dict[tuple[str, str], tuple[Cell, Ranking]] = {}
     for work, rows in matrix.rows.items():
-        cells = [matrix.at(work, row, column) for row in rows]
-        ranking = in_the_running([cell for cell in cells if cell is not None])
+        cells = []
+        for row in rows:
+            cell = matrix.at(work, row, column)
+            if cell is not None:
+                cells.append(cell)
+        ranking = in_the_running(cells)
         if len(ranking) <= 1:
             continue
         network = (work.network, work.specification)
