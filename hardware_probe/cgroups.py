@@ -46,8 +46,13 @@ def _quota_v2(directory: Path) -> float | None:
     fields = (read_text(directory / "cpu.max") or "").split()
     if not fields or not fields[0].isdecimal():  # "max 100000" means none
         return None
-    period = int(fields[1]) if len(fields) > 1 and fields[1].isdecimal() else 100_000
-    return int(fields[0]) / period if period > 0 and int(fields[0]) > 0 else None
+    quota = int(fields[0])
+    period = 100_000
+    if len(fields) > 1 and fields[1].isdecimal():
+        period = int(fields[1])
+    if period <= 0 or quota <= 0:
+        return None
+    return quota / period
 
 
 def _quota_v1(directory: Path) -> float | None:

@@ -246,7 +246,9 @@ class Cpu:
     @property
     def last_level_cache_bytes(self) -> int | None:
         """Return the size of all last-level caches together; None where caches are unknown."""
-        return self.caches[-1].total_bytes if self.caches else None
+        if not self.caches:
+            return None
+        return self.caches[-1].total_bytes
 
 
 def bound_mask(cpu: Cpu, threads: int, workers: int = 1) -> tuple[int, ...] | None:
@@ -293,12 +295,15 @@ def _cores_in_order(cpu: Cpu) -> list[list[int]]:
     allowed = set(cpu.affinity)
     places = cpu.core_places or ({"socket": 0, "node": 0, "kind": 0},) * cpu.physical_cores
     cores = []
+    cores_by_socket: Counter[tuple[int, int]] = Counter()
+    cores_by_node: Counter[tuple[int, int, int]] = Counter()
     for place, siblings in zip(places, cpu.core_siblings, strict=True):
         usable = sorted(allowed.intersection(siblings))
         if usable:
-            cores.append(_UsableCore(place["kind"], place["socket"], place["node"], usable))
-    cores_by_socket = Counter((core.kind, core.socket) for core in cores)
-    cores_by_node = Counter((core.kind, core.socket, core.node) for core in cores)
+            core = _UsableCore(place["kind"], place["socket"], place["node"], usable)
+            cores.append(core)
+            cores_by_socket[core.kind, core.socket] += 1
+            cores_by_node[core.kind, core.socket, core.node] += 1
 
     def rank(core: _UsableCore) -> tuple[int, ...]:
         socket = core.kind, core.socket
@@ -317,8 +322,11 @@ def _cores_in_order(cpu: Cpu) -> list[list[int]]:
 
 def _deal(cores: list[list[int]], chosen: set[int], workers: int) -> tuple[int, ...]:
     """Return the chosen CPUs worker by worker, whole cores first."""
-    left = [[cpu for cpu in core if cpu in chosen] for core in cores]
-    left = [core for core in left if core]
+    left = []
+    for core in cores:
+        chosen_of_core = [cpu for cpu in core if cpu in chosen]
+        if chosen_of_core:
+            left.append(chosen_of_core)
     dealt: list[int] = []
     for worker in range(workers):
         end = (worker + 1) * (len(chosen) // workers)
@@ -348,13 +356,21 @@ def node_mask(cpu: Cpu) -> tuple[int, ...]:
 def probe_cpu(root: Path = ROOT) -> Cpu:
     """Read the processors of this machine, or of a tree recorded from another one."""
     cpuinfo = read_text(root / "proc/cpuinfo") or ""
-    blocks = [parse_fields(block.splitlines()) for block in cpuinfo.split("\n\n")]
-    processors = {block["processor"]: block for block in blocks if "processor" in block}
+    processors = {}
+    listed = []
+    for block in cpuinfo.split("\n\n"):
+        fields = parse_fields(block.splitlines())
+        number = fields.get("processor")
+        if number is None:
+            continue
+        if number.isdecimal() and number not in processors:
+            listed.append(int(number))
+        processors[number] = fields
     first = parse_fields(cpuinfo.splitlines())  # On Arm some facts stand after the last processor.
     flags = frozenset((first.get("flags") or first.get("Features") or "").split())
-    listed = sorted(int(number) for number in processors if number.isdecimal())
+    instruction_sets = {name for flag, name in KNOWN.items() if flag in flags}
     online = parse_cpu_list(read_text(root / "sys/devices/system/cpu/online"))
-    online = online or tuple(listed) or (0,)
+    online = online or tuple(sorted(listed)) or (0,)
     cores = _core_siblings(root, online, processors)
     places = _core_places(root, cores, processors)
     status = parse_fields((read_text(root / "proc/self/status") or "").splitlines())
@@ -376,7 +392,7 @@ def probe_cpu(root: Path = ROOT) -> Cpu:
         core_siblings=cores,
         numa_nodes=len(parse_cpu_list(read_text(root / "sys/devices/system/node/online"))) or 1,
         caches=_caches(root, online),
-        instruction_sets=tuple(sorted({name for flag, name in KNOWN.items() if flag in flags})),
+        instruction_sets=tuple(sorted(instruction_sets)),
         frequency=_frequency(root, online, processors),
         virtualisation=_virtualisation(flags, root),
         affinity=tuple(sorted(allowed)) or online,
@@ -463,7 +479,9 @@ def _architecture(root: Path, flags: frozenset[str]) -> str:
     # A recorded tree has no file with it. The flags distinguish the two that matter.
     if "lm" in flags:
         return "x86_64"
-    return "aarch64" if "asimd" in flags else "unknown"
+    if "asimd" in flags:
+        return "aarch64"
+    return "unknown"
 
 
 def _model(first: dict[str, str]) -> str:
@@ -475,7 +493,9 @@ def _model(first: dict[str, str]) -> str:
         name = _ARM_CORES.get((implementer, part), unknown)
     # The last two on POWER and RISC-V.
     name = name or first.get("cpu") or first.get("uarch")
-    return " ".join(name.split()) if name else "unknown"
+    if not name:
+        return "unknown"
+    return " ".join(name.split())
 
 
 def _caches(root: Path, online: tuple[int, ...]) -> tuple[Cache, ...]:
@@ -506,24 +526,37 @@ def _frequency(
     folders = [system / f"cpu{cpu}/cpufreq" for cpu in online]
 
     def mhz(name: str) -> list[float]:
-        rates = [read_int(folder / name) for folder in folders]
-        return [khz / 1000 for khz in rates if khz is not None]
+        rates = []
+        for folder in folders:
+            khz = read_int(folder / name)
+            if khz is not None:
+                rates.append(khz / 1000)
+        return rates
 
     current = mhz("scaling_cur_freq")
     if not current:
         # On a virtual machine this is the nominal rate that the host reports, not the core's
         # present one.
-        rates = [processor.get("cpu MHz", "") for processor in processors.values()]
-        current = [float(rate) for rate in rates if rate.replace(".", "", 1).isdecimal()]
+        for processor in processors.values():
+            rate = processor.get("cpu MHz", "")
+            if rate.replace(".", "", 1).isdecimal():
+                current.append(float(rate))
+    current_mhz = None
+    if current:
+        current_mhz = round(sum(current) / len(current), 1)
     boost = read_int(system / "cpufreq/boost")
     no_turbo = read_int(system / "intel_pstate/no_turbo")
     if no_turbo is not None:
         boost = 1 - no_turbo
-    governors = {read_text(folder / "scaling_governor") for folder in folders} - {None}
+    governors = set()
+    for folder in folders:
+        governor = read_text(folder / "scaling_governor")
+        if governor is not None:
+            governors.add(governor)
     return Frequency(
         minimum_mhz=min(mhz("cpuinfo_min_freq"), default=None),
         maximum_mhz=max(mhz("cpuinfo_max_freq"), default=None),
-        current_mhz=round(sum(current) / len(current), 1) if current else None,
-        governor=",".join(sorted(str(governor) for governor in governors)) or None,
+        current_mhz=current_mhz,
+        governor=",".join(sorted(governors)) or None,
         boost=None if boost is None else bool(boost),
     )

@@ -189,17 +189,24 @@ def gather_facts(
     for name, value in sorted((variables or {}).items()):
         if value and telling.match(name):
             telling_names.append(name)
-    boost_files = [f"/{file}" for file in _BOOST_FILES if read_int(root / file) is not None]
+    boost_file = None
+    for file in _BOOST_FILES:
+        if read_int(root / file) is not None:
+            boost_file = f"/{file}"
+            break
+    load_average = None
+    if load:
+        load_average = (float(load[1]), float(load[2]))
     return Facts(
         cpu=cpu,
         memory=probe_memory(root),
-        boost_file=boost_files[0] if boost_files else None,
+        boost_file=boost_file,
         smt_control=read_text(system / "smt/control") in ("on", "off"),
         isolated=parse_cpu_list(read_text(system / "isolated")),
         throttle_events=_throttle_events(root, cpu),
         swappiness=read_int(root / "proc/sys/vm/swappiness"),
         on_battery=_on_battery(root / "sys/class/power_supply"),
-        load_average=(float(load[1]), float(load[2])) if load else None,
+        load_average=load_average,
         variables={name: name in passed_on for name in telling_names},
         free_memory_returns=_free_memory_returns(root / "sys/bus/virtio/drivers/virtio_balloon"),
     )
@@ -272,18 +279,26 @@ def _throttle_events(root: Path, cpu: Cpu) -> int | None:
             count = read_int(folder / f"{part}_throttle_count")
             if count is not None:
                 counts.append(count)
-    return sum(counts) if counts else None
+    if not counts:
+        return None
+    return sum(counts)
 
 
 def _on_battery(folder: Path) -> bool | None:
     supplies = sorted(folder.iterdir()) if folder.is_dir() else []
-    if not any(_is_machine_battery(supply) for supply in supplies):
+    has_battery = discharging = False
+    mains = []
+    for supply in supplies:
+        has_battery = has_battery or _is_machine_battery(supply)
+        discharging = discharging or read_text(supply / "status") == "Discharging"
+        online = read_int(supply / "online")
+        if online is not None:
+            mains.append(online)
+    if not has_battery:
         return None
-    states = [read_int(supply / "online") for supply in supplies]
-    mains = [online for online in states if online is not None]
     if mains:
         return not any(mains)
-    return any(read_text(supply / "status") == "Discharging" for supply in supplies)
+    return discharging
 
 
 def _is_machine_battery(supply: Path) -> bool:
@@ -391,8 +406,10 @@ def _waiting(facts: Facts) -> _Result:
     if pressure is not None:
         shares.append(pressure)
         parts.append(f"some program {pressure:.1%} of the time")
-    readings = [reading.waiting_share for reading in sample.readings]
-    waits = [share for share in readings if share is not None]
+    waits = []
+    for reading in sample.readings:
+        if reading.waiting_share is not None:
+            waits.append(reading.waiting_share)
     if waits:
         own = statistics.mean(waits)
         shares.append(own)
@@ -469,9 +486,10 @@ def _cpu_quota(facts: Facts) -> _Result:
         )
         command = f"{container} run --cpuset-cpus={cpu_list(cpu.affinity[:whole])} ..."
     else:
+        threads = "1 thread" if whole == 1 else f"{whole} threads"
         advice = (
             "Give this container or job whole CPUs (a cpuset) instead of a quota; until then "
-            f"measure with at most {whole} thread{'' if whole == 1 else 's'}."
+            f"measure with at most {threads}."
         )
     # A whole number of CPUs is harmless as long as no more threads than that ever run.
     if quota == whole:
@@ -483,7 +501,9 @@ def _affinity(facts: Facts) -> _Result:
     cpu = facts.cpu
     if len(cpu.affinity) >= cpu.logical_cpus:
         return _fine(f"all {cpu.logical_cpus}")
-    all_cpus = [sibling for core in cpu.core_siblings for sibling in core]
+    all_cpus: list[int] = []
+    for core in cpu.core_siblings:
+        all_cpus += core
     return _may_harm(
         f"{len(cpu.affinity)} of {cpu.logical_cpus}: {cpu_list(cpu.affinity)}",
         "If the mask is not intended, allow this shell all CPUs; a container's mask is set on its "
@@ -515,8 +535,11 @@ def _virtual_machine(facts: Facts) -> _Result:
     virtual = facts.cpu.virtualisation
     if virtual.kind != "vm":
         return _fine("no")
+    seen = "yes"
+    if virtual.hypervisor:
+        seen += f", under {virtual.hypervisor}"
     return _may_harm(
-        f"yes, under {virtual.hypervisor}" if virtual.hypervisor else "yes",
+        seen,
         "This cannot be fixed inside the virtual machine: use a dedicated host or bare metal for "
         "results that are to last, and here compare only cells whose launches were interleaved "
         "within one run.",
@@ -531,8 +554,11 @@ def _smt(facts: Facts) -> _Result:
     if cpu.threads_per_core < 2:
         return _fine("none")
     seen = f"{cpu.threads_per_core} threads on each of {cpu.physical_cores} cores"
-    usable = [set(core) & set(cpu.affinity) for core in cpu.core_siblings]
-    usable = [cpus for cpus in usable if cpus]
+    usable = []
+    for core in cpu.core_siblings:
+        cpus = set(core) & set(cpu.affinity)
+        if cpus:
+            usable.append(cpus)
     if all(len(cpus) == 1 for cpus in usable):
         return _fine(f"{seen}; the mask allows one thread of each core")
     if facts.smt_control and not is_virtual:
@@ -633,7 +659,9 @@ def _heat(facts: Facts) -> _Result:
 def _power(facts: Facts) -> _Result:
     if facts.on_battery is None:
         return None
-    return _harms("battery", "Plug it in.") if facts.on_battery else _fine("mains")
+    if facts.on_battery:
+        return _harms("battery", "Plug it in.")
+    return _fine("mains")
 
 
 def _gib(size_bytes: float) -> str:

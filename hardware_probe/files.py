@@ -60,7 +60,9 @@ def parse_size(text: str | None) -> int | None:
         return None
     factor = {"K": 1024, "M": 1024**2, "G": 1024**3}.get(text[-1].upper(), 1)
     digits = text if factor == 1 else text[:-1]
-    return int(digits) * factor if digits.isdecimal() else None
+    if not digits.isdecimal():
+        return None
+    return int(digits) * factor
 
 
 def parse_fields(lines: Iterable[str], separator: str = ":") -> dict[str, str]:

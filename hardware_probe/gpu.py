@@ -116,14 +116,18 @@ class Queries:
         answer = self.ask(function, *arguments)
         if isinstance(answer, bytes):
             return answer.decode("utf-8", "replace")
-        return None if answer is None else str(answer)
+        if answer is None:
+            return None
+        return str(answer)
 
     def switch(self, function: str, handle: Any) -> bool | None:
         """Return whether a mode is on; of a (current, pending) pair the current one."""
         answer = self.ask(function, handle)
         if isinstance(answer, list | tuple):
             answer = answer[0]
-        return None if answer is None else bool(answer)
+        if answer is None:
+            return None
+        return bool(answer)
 
     def slices(self, gpu: Any) -> Iterator[Any]:
         """Yield the handles of a GPU's MIG devices.
@@ -223,6 +227,9 @@ def _probe_gpu(queries: Queries, index: int, nvml: Any) -> Gpu:
     memory = queries.ask("nvmlDeviceGetMemoryInfo", handle)
     capability = queries.ask("nvmlDeviceGetCudaComputeCapability", handle)
     milliwatts = queries.ask("nvmlDeviceGetEnforcedPowerLimit", handle)
+    compute_capability = None
+    if capability is not None:
+        compute_capability = f"{capability[0]}.{capability[1]}"
     mig = queries.switch("nvmlDeviceGetMigMode", handle)
     mig_devices = []
     if mig:
@@ -233,7 +240,7 @@ def _probe_gpu(queries: Queries, index: int, nvml: Any) -> Gpu:
         name=queries.text("nvmlDeviceGetName", handle),
         uuid=queries.text("nvmlDeviceGetUUID", handle),
         memory_bytes=None if memory is None else int(memory.total),
-        compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
+        compute_capability=compute_capability,
         sm_clock_max_mhz=queries.ask("nvmlDeviceGetMaxClockInfo", handle, SM_CLOCK),
         memory_clock_max_mhz=queries.ask("nvmlDeviceGetMaxClockInfo", handle, MEMORY_CLOCK),
         power_limit_watts=None if milliwatts is None else milliwatts / 1000,
@@ -248,10 +255,11 @@ def _probe_gpu(queries: Queries, index: int, nvml: Any) -> Gpu:
 
 def _mig_device(queries: Queries, handle: Any) -> dict[str, Any]:
     memory = queries.ask("nvmlDeviceGetMemoryInfo", handle)
+    memory_bytes = None if memory is None else int(memory.total)
     return {
         "name": queries.text("nvmlDeviceGetName", handle),
         "uuid": queries.text("nvmlDeviceGetUUID", handle),
-        "memory_bytes": None if memory is None else int(memory.total),
+        "memory_bytes": memory_bytes,
     }
 
 

@@ -91,6 +91,9 @@ def rounded_memory_gib(size_bytes: int) -> int:
 
 def _identity(machine: Machine) -> dict[str, Any]:
     cpu = machine.cpu
+    boards = []
+    for gpu in machine.gpus.devices:
+        boards.append([gpu.name or "unknown", rounded_memory_gib(gpu.memory_bytes or 0)])
     return {
         "version": _FINGERPRINT_VERSION,
         "architecture": cpu.architecture,
@@ -106,10 +109,7 @@ def _identity(machine: Machine) -> dict[str, Any]:
         "instruction_sets": list(cpu.instruction_sets),
         "memory_gib": rounded_memory_gib(machine.memory.total_bytes),
         # Sorted: the order in which the driver finds the boards may change from boot to boot.
-        "gpus": sorted(
-            [gpu.name or "unknown", rounded_memory_gib(gpu.memory_bytes or 0)]
-            for gpu in machine.gpus.devices
-        ),
+        "gpus": sorted(boards),
         "virtual": cpu.virtualisation.kind,
     }
 
@@ -131,11 +131,14 @@ def describe(machine: Machine) -> list[tuple[str, str]]:
     """Return the machine as (label, value) rows for a table; unknown facts have no row."""
     memory = machine.memory
     system = machine.operating_system
+    swap = "none"
+    if memory.swap_total_bytes:
+        swap = _size(memory.swap_total_bytes)
     rows = [
         ("Fingerprint", machine.fingerprint),
         *_describe_cpu(machine.cpu),
         ("Memory", _describe_memory(memory)),
-        ("Swap", _size(memory.swap_total_bytes) if memory.swap_total_bytes else "none"),
+        ("Swap", swap),
         ("Transparent huge pages", memory.transparent_huge_pages or ""),
         *_describe_gpus(machine.gpus),
         ("Operating system", system.distribution or system.system),
@@ -155,9 +158,13 @@ def _describe_cpu(cpu: Cpu) -> list[tuple[str, str]]:
     sockets = _count(cpu.sockets, "socket")
     cores = _count(cpu.physical_cores, "physical core")
     cpus = _count(cpu.logical_cpus, "logical CPU")
-    smt = f"{cpu.threads_per_core} threads per core" if cpu.threads_per_core > 1 else "no SMT"
+    smt = "no SMT"
+    if cpu.threads_per_core > 1:
+        smt = f"{cpu.threads_per_core} threads per core"
     usable_cores = _count(cpu.usable_physical_cores, "physical core")
-    quota = "no quota" if cpu.quota_cpus is None else f"quota of {cpu.quota_cpus:g}"
+    quota = "no quota"
+    if cpu.quota_cpus is not None:
+        quota = f"quota of {cpu.quota_cpus:g}"
     usable = f"affinity mask of {len(cpu.affinity)} on {usable_cores}, {quota}"
     caches = [f"{cache.name} {cache.instances} x {_size(cache.size_bytes)}" for cache in cpu.caches]
     frequency = _join_known(
@@ -200,12 +207,10 @@ def _describe_gpus(gpus: Gpus) -> list[tuple[str, str]]:
     driver = gpus.driver_version or ""
     if driver and gpus.cuda_driver_version:
         driver += f" (CUDA up to {gpus.cuda_driver_version})"
-    return [
-        *((f"GPU {gpu.index}", _describe_gpu(gpu)) for gpu in gpus.devices),
-        ("GPUs", "" if gpus.devices else "none"),
-        ("GPU driver", driver),
-        ("GPU note", gpus.reason or ""),
-    ]
+    rows = [(f"GPU {gpu.index}", _describe_gpu(gpu)) for gpu in gpus.devices]
+    if not gpus.devices:
+        rows.append(("GPUs", "none"))
+    return [*rows, ("GPU driver", driver), ("GPU note", gpus.reason or "")]
 
 
 def _size(size_bytes: float) -> str:
@@ -217,7 +222,9 @@ def _size(size_bytes: float) -> str:
 
 
 def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+    if number == 1:
+        return f"{number} {word}"
+    return f"{number} {word}s"
 
 
 def _join_known(*facts: tuple[str, object]) -> str:
@@ -233,13 +240,19 @@ def _switch(state: bool | None) -> str | None:
 
 def _describe_gpu(gpu: Gpu) -> str:
     width = None if gpu.pcie_generation_max is None else gpu.pcie_width_max
+    memory = None
+    if gpu.memory_bytes is not None:
+        memory = _size(gpu.memory_bytes)
+    mig = None
+    if gpu.mig_enabled:
+        mig = _count(len(gpu.mig_devices), "device")
     return _join_known(
         ("{}", gpu.name or "not reachable"),
-        ("{}", None if gpu.memory_bytes is None else _size(gpu.memory_bytes)),
+        ("{}", memory),
         ("compute capability {}", gpu.compute_capability),
         ("SM clock up to {} MHz", gpu.sm_clock_max_mhz),
         ("power limit {:g} W", gpu.power_limit_watts),
         (f"PCIe {gpu.pcie_generation_max} x{{}}", width),
         ("ECC {}", _switch(gpu.ecc_enabled)),
-        ("MIG with {}", _count(len(gpu.mig_devices), "device") if gpu.mig_enabled else None),
+        ("MIG with {}", mig),
     )

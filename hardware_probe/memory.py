@@ -38,6 +38,7 @@ def probe_memory(root: Path = ROOT) -> Memory:
         return int(fields.get(name, "0").split()[0]) * 1024
 
     huge_pages = read_text(root / "sys/kernel/mm/transparent_hugepage/enabled")
+    balances = None if balancing is None else balancing > 0
     return Memory(
         total_bytes=size("MemTotal"),
         available_bytes=size("MemAvailable"),
@@ -45,5 +46,5 @@ def probe_memory(root: Path = ROOT) -> Memory:
         swap_total_bytes=size("SwapTotal"),
         swap_free_bytes=size("SwapFree"),
         transparent_huge_pages=selected_option(huge_pages),
-        numa_balancing=None if balancing is None else balancing > 0,
+        numa_balancing=balances,
     )

@@ -50,8 +50,10 @@ def snapshot(root: Path = ROOT) -> KernelCounters:
 
     For a recorded tree they are those of all CPUs.
     """
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    own_cpu = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    own_cpu = 0.0
+    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
+        usage = resource.getrusage(who)
+        own_cpu += usage.ru_utime + usage.ru_stime
     mask = os.sched_getaffinity(0) if root == ROOT else ()
     return KernelCounters(time.monotonic(), own_cpu, *_stalled(root), *_cpu_times(root, mask))
 
@@ -61,9 +63,11 @@ def between(before: KernelCounters, after: KernelCounters) -> dict[str, float | 
 
     def growth(name: str) -> float | None:
         # A virtual machine that has moved to another host may see its counters fall.
-        first = getattr(before, name)
-        last = getattr(after, name)
-        return None if first is None or last is None else max(0.0, last - first)
+        first: float | None = getattr(before, name)
+        last: float | None = getattr(after, name)
+        if first is None or last is None:
+            return None
+        return max(0.0, last - first)
 
     wall = after.wall - before.wall
     stalled = growth("stalled")
@@ -105,15 +109,14 @@ def _cpu_times(root: Path, mask: Collection[int]) -> tuple[float | None, float |
     times = {}
     for line in (read_text(root / "proc/stat") or "").splitlines():
         name, *fields = line.split() or [""]
-        ticks = fields[:8]
-        is_complete = len(ticks) == 8 and all(field.isdecimal() for field in ticks)
-        if name.startswith("cpu") and is_complete:
-            times[name] = [int(field) for field in ticks]
+        ticks = [int(field) for field in fields[:8] if field.isdecimal()]
+        if name.startswith("cpu") and len(ticks) == 8:
+            times[name] = ticks
     names = [f"cpu{cpu}" for cpu in mask]
     if not names or not all(name in times for name in names):
+        if "cpu" not in times:
+            return None, None
         names = ["cpu"]
-    if not all(name in times for name in names):
-        return None, None
     busy_ticks = 0
     stolen_ticks = 0
     for name in names:

@@ -206,6 +206,9 @@ class GpuSampler:
         fast = list(self._fast)
         slow = list(self._slow)
         origin = fast[0]["at"] if fast else time.monotonic()
+        processes = None
+        if self._seen is not None:
+            processes = processes_of(self._seen, origin)
         return {
             "schema": SCHEMA,
             "period_seconds": self._period,
@@ -216,7 +219,7 @@ class GpuSampler:
             "gpu": dict(self._facts),
             "samples": _columns(_joules_from_first(fast), origin),
             "slow_samples": _columns(slow, origin),
-            "processes": None if self._seen is None else processes_of(self._seen, origin),
+            "processes": processes,
             "notes": notes,
             "cpu_seconds": self._cpu_seconds,
         }
@@ -251,7 +254,9 @@ class GpuSampler:
             self._notes.append(f"no GPU of this driver has the UUID {self._uuid}")
             return False
         is_part = self._uuid.startswith("MIG-")
-        whole = ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", self._part) if is_part else None
+        whole = None
+        if is_part:
+            whole = ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", self._part)
         self._gpu = self._part if whole is None else whole
         if whole is None and self._queries.switch("nvmlDeviceGetMigMode", self._gpu):
             # The launch has the first of its slices, and the lists of the whole GPU are about all
@@ -259,10 +264,11 @@ class GpuSampler:
             is_part = True
             self._lists_processes = False
         limit = ask("nvmlDeviceGetEnforcedPowerLimit", self._gpu)
+        watts = None if limit is None else limit / 1000
         self._facts.update(
             name=self._queries.text("nvmlDeviceGetName", self._part),
             driver=Queries(self._nvml).text("nvmlSystemGetDriverVersion"),
-            power_limit_watts=None if limit is None else limit / 1000,
+            power_limit_watts=watts,
             part=is_part,
         )
         return True
@@ -352,10 +358,15 @@ def _columns(rows: Sequence[dict[str, Any]], origin: float) -> dict[str, Any]:
     names = list(rows[0])[1:] if rows else []
     for name in names:
         values = [row[name] for row in rows]
-        if any(value is not None for value in values):
-            columns[name] = values[0] if all(value == values[0] for value in values) else values
+        first = values[0]
+        if any(value != first for value in values):
+            columns[name] = values
+        elif first is not None:
+            columns[name] = first
     return columns
 
 
 def _since(origin: float, moment: float | None) -> float | None:
-    return None if moment is None else round(moment - origin, 4)
+    if moment is None:
+        return None
+    return round(moment - origin, 4)

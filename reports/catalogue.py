@@ -46,13 +46,15 @@ def reports() -> dict[str, Report[Any]]:
 
 def suggested(records: Iterable[Record]) -> list[Report[Any]]:
     """Return the reports that have something to show of these records, in the order of names."""
-    timed = []
+    cells = set()
+    family_names = set()
     for record in records:
-        if record.outcome.status is Status.OK and record.outcome.was_timed():
-            timed.append(record)
-    cells = {record.cell for record in timed}
-    families = [family_of_record(record) for record in timed]
-    family_names = {family.name for family in families if family is not None}
+        if record.outcome.status is not Status.OK or not record.outcome.was_timed():
+            continue
+        cells.add(record.cell)
+        family = family_of_record(record)
+        if family is not None:
+            family_names.add(family.name)
     fitting = []
     for report in reports().values():
         has_family = not report.families or bool(report.families & family_names)

@@ -19,7 +19,6 @@ from dlbench.reports.formats.layout import Page, Table, entries
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.results.flags import product_rate
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.networks import by_numbers
 from dlbench.reports.results.number_text import number
 from dlbench.reports.results.record import Record
@@ -66,20 +65,25 @@ GpuCeilings = dict[str, dict[str, Best]]
 
 def gpu_ceilings(results: Results) -> dict[Gpu, GpuCeilings]:
     """Return the ceilings of each GPU, in the order of machines and devices."""
-    records = []
+    records_by_gpu: dict[Gpu, list[Record]] = {}
     for record in results.records:
         if not record.cell.on_cpu and record.outcome.device is not None:
-            records.append(record)
-    records_by_gpu = grouped(
-        records, lambda record: (record.machine, record.cell.device, _board(record))
-    )
-    unknown_machines = {machine for machine, _, _ in records_by_gpu} - set(results.hosts)
+            gpu = (record.machine, record.cell.device, _board(record))
+            records_by_gpu.setdefault(gpu, []).append(record)
+    boards: Counter[tuple[str, str]] = Counter()
+    unknown_machines = set()
+    for machine, device, _ in records_by_gpu:
+        boards[machine, device] += 1
+        if machine not in results.hosts:
+            unknown_machines.add(machine)
     machines = [*results.hosts, *sorted(unknown_machines)]
-    boards = Counter((machine, device) for machine, device, _ in records_by_gpu)
+
+    def gpu_order(gpu: Gpu) -> tuple[Any, ...]:
+        machine, device, board = gpu
+        return (machines.index(machine), by_numbers(device), board)
+
     all_ceilings = {}
-    for gpu in sorted(
-        records_by_gpu, key=lambda gpu: (machines.index(gpu[0]), by_numbers(gpu[1]), gpu[2])
-    ):
+    for gpu in sorted(records_by_gpu, key=gpu_order):
         machine, device, _ = gpu
         best = _best_values(records_by_gpu[gpu], results)
         # Of records left out only machine and device are known: theirs where there was one board.
@@ -142,7 +146,10 @@ def _add_left_out_products(
 
 
 def _group_by_kind(best: dict[tuple[str, str], Best], records: Sequence[Record]) -> GpuCeilings:
-    other_precisions = {name for kind, name in best if kind == PRODUCTS} - set(PRECISIONS)
+    other_precisions = set()
+    for kind, name in best:
+        if kind == PRODUCTS and name not in PRECISIONS:
+            other_precisions.add(name)
     frameworks = sorted({record.cell.framework for record in _computing(records)})
     names_by_kind = {
         PRODUCTS: [*PRECISIONS, *sorted(other_precisions)],
@@ -168,15 +175,19 @@ def ridge(ceilings: GpuCeilings, precision: str) -> float | None:
 def _board(record: Record) -> str:
     """Return the driver's name for the GPU of a launch, or else the framework's."""
     gpu = record.outcome.facts.gpu
-    name = gpu.get("name") if isinstance(gpu, dict) else None
-    if isinstance(name, str) and name:
-        return name
-    return "" if record.outcome.device is None else record.outcome.device.name
+    if isinstance(gpu, dict):
+        name = gpu.get("name")
+        if isinstance(name, str) and name:
+            return name
+    if record.outcome.device is None:
+        return ""
+    return record.outcome.device.name
 
 
 def _machines(results: Results, all_gpus: Iterable[Gpu]) -> list[str]:
-    machines_of_gpus = [machine for machine, _, _ in all_gpus]
-    return list(dict.fromkeys([*results.hosts, *results.ceilings, *machines_of_gpus]))
+    machines = [*results.hosts, *results.ceilings]
+    machines += [machine for machine, _, _ in all_gpus]
+    return list(dict.fromkeys(machines))
 
 
 def ceilings_tables(results: Results) -> list[Table]:
@@ -223,15 +234,13 @@ def _gpu_table(host: Host, gpu: Gpu, ceilings: GpuCeilings) -> Table:
     rows = []
     for kind, words, scale, unit in _ROWS:
         for name, best in ceilings[kind].items():
-            rows.append(
-                entries(
-                    words.format(TRANSFER_WORDS.get(name, name)),
-                    number(best.value / scale),
-                    unit,
-                    str(best.launches) if best.row else "",
-                    best.row or "an earlier launch",
-                )
-            )
+            title = words.format(TRANSFER_WORDS.get(name, name))
+            launches = ""
+            row = "an earlier launch"
+            if best.row:
+                launches = str(best.launches)
+                row = best.row
+            rows.append(entries(title, number(best.value / scale), unit, launches, row))
     notes = ["Each is the best of all launches that measured it."]
     if gpus.COPY in ceilings[TRANSFERS]:
         notes.append(
@@ -271,7 +280,9 @@ def ceilings_data(results: Results) -> dict[str, Any]:
         for gpu, ceilings in ceilings_by_gpu.items():
             if gpu[0] == machine:
                 boards.append(_gpu_object(gpu, ceilings))
-        name = results.hosts[machine].name if machine in results.hosts else machine[:12]
+        name = machine[:12]
+        if machine in results.hosts:
+            name = results.hosts[machine].name
         machines.append({"machine": machine, "machine_name": name, "cpu": cpu, "gpus": boards})
     return {"schema": SCHEMA, "machines": machines}
 

@@ -84,7 +84,9 @@ def shown(value: Any) -> Entry:
         return Entry("yes" if value else "no")
     if isinstance(value, float):
         return Entry(number(value))
-    return Entry(MISSING if value is None else str(value))
+    if value is None:
+        return Entry(MISSING)
+    return Entry(str(value))
 
 
 def attributes(
@@ -151,7 +153,8 @@ def table(
             if heading != last_heading:
                 lines.append((Entry(heading),))
                 last_heading = heading
-        lines.append(tuple(column.entry(row) for column in visible))
+        fields = [column.entry(row) for column in visible]
+        lines.append(tuple(fields))
     head = tuple(column.heading or "" for column in visible)
     return Table(
         title,
@@ -213,4 +216,8 @@ def csv_rows(columns: Iterable[Column[Row]], rows: Iterable[Row]) -> Rows:
 def begins(rows: Iterable[Row], key: Callable[[Row], Any]) -> Callable[[Row], bool]:
     """Return a test of a row: whether the row before it has another key."""
     first_rows = {id(next(section)) for _, section in groupby(rows, key)}
-    return lambda row: id(row) in first_rows
+
+    def is_first(row: Row) -> bool:
+        return id(row) in first_rows
+
+    return is_first

@@ -17,7 +17,7 @@ from dlbench.reports.formats.layout import MISSING, Entry, Page
 from dlbench.reports.left_out import left_out
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult, in_the_running
-from dlbench.reports.results.keys import differ, grouped
+from dlbench.reports.results.keys import Place, differ, grouped
 from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import counted, place_name, row_name, work_name
 from dlbench.reports.results.number_text import NEVER, deviation, number
@@ -64,13 +64,17 @@ Costs = Compared[list[Cost]]
 
 def costs(matrix: Matrix) -> Costs:
     """Return the costs of the rows that may be fastest at each place, by their start."""
+    cells_by_place: dict[tuple[Place, Cell], list[CellResult]] = {}
+    for cell in matrix.cells.values():
+        if "start" in cell.measured:
+            cells_by_place.setdefault((cell.column, cell.work), []).append(cell)
     places = []
-    started = [cell for cell in matrix.cells.values() if "start" in cell.measured]
-    for cells_at_place in grouped(started, lambda cell: (cell.column, cell.work)).values():
+    for cells_at_place in cells_by_place.values():
         rivals = [cell for cell, _ in in_the_running(cells_at_place)]
         rivals.sort(key=lambda cell: cell.measured["start"].median)
-        if rivals:
-            places.append([_cost(cell, rivals) for cell in rivals])
+        costs_at_place = [_cost(cell, rivals) for cell in rivals]
+        if costs_at_place:
+            places.append(costs_at_place)
     return Compared(matrix, tuple(places))
 
 
@@ -89,7 +93,12 @@ def seconds_after(cell: CellResult, steps: int) -> tuple[float, float, float]:
 
 def least_for(cells: Iterable[CellResult], steps: int) -> tuple[CellResult, ...]:
     """Return the row that takes least for this many steps, and those not clearly longer."""
-    first, *others = sorted(cells, key=lambda cell: seconds_after(cell, steps)[0])
+
+    def time_of(cell: CellResult) -> float:
+        seconds, _, _ = seconds_after(cell, steps)
+        return seconds
+
+    first, *others = sorted(cells, key=time_of)
     least = [first]
     for cell in others:
         difference = combination(*_terms(cell, steps), *_terms(first, steps, -1))
@@ -121,12 +130,16 @@ def choices(costs: Costs) -> Iterator[Choice]:
     for place in costs.rows:
         cells = [cost.cell for cost in place]
         cells_by_framework = grouped(cells, lambda cell: cell.row.framework)
-        rivals = {name: modes for name, modes in cells_by_framework.items() if len(modes) > 1}
+        rivals = []
+        for framework, modes in cells_by_framework.items():
+            if len(modes) > 1:
+                rivals.append((framework, modes))
         if len(cells_by_framework) > 1:
-            rivals[""] = cells
-        for name, rows in rivals.items():
-            at = axes.project(cells[0].cell, (*WORK, *PLACE))._replace(framework=name)
-            yield Choice(cells[0].machine, at, {steps: least_for(rows, steps) for steps in STEPS})
+            rivals.append(("", cells))
+        for framework, rows in rivals:
+            at = axes.project(cells[0].cell, (*WORK, *PLACE))._replace(framework=framework)
+            rows_by_steps = {steps: least_for(rows, steps) for steps in STEPS}
+            yield Choice(cells[0].machine, at, rows_by_steps)
 
 
 # Its tables.
@@ -145,10 +158,13 @@ def _quantity_column(costs: Costs, name: str) -> Column[Cost]:
 
     def value(cost: Cost) -> dict[str, float | None] | None:
         numbers = quantity.value(cost.cell)
-        return None if numbers is None else dict(zip(MEDIAN, numbers, strict=True))
+        if numbers is None:
+            return None
+        return dict(zip(MEDIAN, numbers, strict=True))
 
     is_measured = any(name in cell.measured for cell in _cells(costs))
-    return Column(name, quantity.unit if is_measured else None, value, text, MEDIAN)
+    heading = quantity.unit if is_measured else None
+    return Column(name, heading, value, text, MEDIAN)
 
 
 def _steps_column(steps: int) -> Column[Cost]:
@@ -173,17 +189,23 @@ def _break_even_text(cost: Cost) -> Entry:
 
 
 def _cells(costs: Costs) -> list[CellResult]:
-    return [cost.cell for place in costs.rows for cost in place]
+    cells = []
+    for costs_at_place in costs.rows:
+        for cost in costs_at_place:
+            cells.append(cost.cell)
+    return cells
 
 
 def _cost_columns(costs: Costs) -> tuple[Column[Cost], ...]:
     seconds = QUANTITIES["seconds"]
     common = layout.common_flags(_cells(costs))
+    start_columns = [_quantity_column(costs, name) for name in (*_PARTS, "start")]
+    other_columns = [_quantity_column(costs, name) for name in _LEAST[1:]]
     return (
         *host_columns(lambda cost: costs.matrix.hosts[cost.cell.machine]),
         *axis_columns(lambda cost: cost.cell.cell),
         Column("", "", lambda cost: row_name(cost.cell.row)),
-        *(_quantity_column(costs, name) for name in (*_PARTS, "start")),
+        *start_columns,
         Column("cold_start", None, lambda cost: cost.cell.cold_start),
         Column(
             "seconds_per_minibatch",
@@ -192,7 +214,7 @@ def _cost_columns(costs: Costs) -> tuple[Column[Cost], ...]:
             lambda cost: layout.entry(cost.cell, seconds, common),
             MEDIAN,
         ),
-        *(_quantity_column(costs, name) for name in _LEAST[1:]),
+        *other_columns,
         Column(
             "break_even",
             QUANTITIES["break_even"].unit,
@@ -209,31 +231,31 @@ def _least_column(steps: int) -> Column[Choice]:
         prefix = f"{choice.at.framework} "
         return [row_name(cell.row).removeprefix(prefix) for cell in choice.rows[steps]]
 
-    return Column(
-        f"least_of_{steps}_steps",
-        f"{steps:,} steps",
-        names,
-        lambda choice: " or ".join(names(choice)),
-        csv=lambda choice: "; ".join(names(choice)),
-    )
+    def text(choice: Choice) -> str:
+        return " or ".join(names(choice))
+
+    def csv(choice: Choice) -> str:
+        return "; ".join(names(choice))
+
+    return Column(f"least_of_{steps}_steps", f"{steps:,} steps", names, text, csv=csv)
 
 
 def _choice_columns(costs: Costs) -> tuple[Column[Choice], ...]:
     return (
         *host_columns(lambda choice: costs.matrix.hosts[choice.machine]),
         *axis_columns(lambda choice: choice.at, (*WORK, *PLACE)),
-        Column(
-            "framework",
-            "",
-            lambda choice: choice.at.framework or None,
-            lambda choice: f"{_place_text(choice.at)}: {choice.at.framework or 'all'}",
-        ),
+        Column("framework", "", lambda choice: choice.at.framework or None, _choice_text),
         *map(_least_column, STEPS),
     )
 
 
+def _choice_text(choice: Choice) -> str:
+    return f"{_place_text(choice.at)}: {choice.at.framework or 'all'}"
+
+
 def _place_text(cell: Cell) -> str:
-    return ", ".join(filter(None, (work_name(cell), place_name(cell))))
+    names = [name for name in (work_name(cell), place_name(cell)) if name]
+    return ", ".join(names)
 
 
 def _page(costs: Costs) -> Page:
@@ -244,11 +266,14 @@ def _page(costs: Costs) -> Page:
         # JSON and CSV have their keys all the same.
         empty = (table(cost_columns, (), key="cells"), table(choice_columns, (), key="choices"))
         return Page((NOTHING, *left_out(_left_out(costs)), *costs.matrix.notes), empty)
-    all_costs = [cost for place in costs.rows for cost in place]
-    all_choices = list(choices(costs))
+    costs_by_machine: dict[str, list[Cost]] = {}
+    for costs_at_place in costs.rows:
+        for cost in costs_at_place:
+            costs_by_machine.setdefault(cost.cell.machine, []).append(cost)
+    choices_by_machine = grouped(choices(costs), lambda choice: choice.machine)
     tables = []
     for machine in costs.matrix.machines:
-        machine_costs = [cost for cost in all_costs if cost.cell.machine == machine]
+        machine_costs = costs_by_machine.get(machine)
         if machine_costs:
             title = f"What a step costs, on {costs.name(machine)}"
             tables.append(
@@ -261,7 +286,7 @@ def _page(costs: Costs) -> Page:
                     _LEGEND,
                 )
             )
-        machine_choices = [choice for choice in all_choices if choice.machine == machine]
+        machine_choices = choices_by_machine.get(machine)
         if machine_choices:
             title = "Which row takes least time for how many steps"
             tables.append(
@@ -291,20 +316,31 @@ def _notes(costs: Costs) -> Iterator[str]:
 
 def _left_out(costs: Costs) -> list[CellResult]:
     """Return the cells of the matrix that are in no table."""
-    shown = {(cell.machine, cell.cell) for cell in _cells(costs)}
-    return [cell for cell in costs.matrix.cells.values() if (cell.machine, cell.cell) not in shown]
+    shown = {Place(cell.machine, cell.cell) for cell in _cells(costs)}
+    left_out_cells = []
+    for cell in costs.matrix.cells.values():
+        if Place(cell.machine, cell.cell) not in shown:
+            left_out_cells.append(cell)
+    return left_out_cells
 
 
 def headline(costs: Costs) -> list[str]:
     """Return for each machine how many modes make up for a later first step, and how soon."""
     lines = []
     for machine, cells in grouped(_cells(costs), lambda cell: cell.machine).items():
-        evens = [cell.break_even for cell in cells if cell.break_even is not None]
-        soon = sum(even.high is not None and even.high <= STEPS[1] for even in evens)
-        never = sum(even.steps is None for even in evens)
-        if evens:
+        later = soon = never = 0
+        for cell in cells:
+            even = cell.break_even
+            if even is None:
+                continue
+            later += 1
+            if even.high is not None and even.high <= STEPS[1]:
+                soon += 1
+            if even.steps is None:
+                never += 1
+        if later:
             lines.append(
-                f"{costs.name(machine)}: of {counted(len(evens), 'cell')} that end their first "
+                f"{costs.name(machine)}: of {counted(later, 'cell')} that end their first "
                 f"step later than another mode of their framework, {soon} clearly make up for it "
                 f"within {STEPS[1]:,} steps, {never} never."
             )

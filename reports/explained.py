@@ -7,7 +7,7 @@ work.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -63,20 +63,21 @@ def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> dict[
         if operator.on_device is not cell.on_cpu and operator.calls > 0:
             shown.append(operator)
     busy = sum(operator.seconds for operator in shown)
-    calls = sum(operator.calls for operator in shown)
     whole = max(profile.step_seconds, busy)
     if not shown or whole <= 0:
         where = "the CPU" if cell.on_cpu else cell.device
         raise ReportError(f"{profile.profiler} reported no operator on {where}.")
-    shown.sort(key=lambda operator: (-operator.seconds, operator.name))
-    operators = [_share(operator, whole) for operator in shown]
+    operators = _shares(shown, whole)
     steps = outcome.step_seconds()
     seconds = median(steps) if steps else None
     flops = None
     if family is not None and cell.batch_size is not None:
         flops = family.flops(cell.batch_size, cell.infers)
     products = sum(operator.seconds for operator in operators if operator.kind in PRODUCTS)
-    software = [outcome.software.get(key) for key in ("framework", "version")]
+    software = []
+    for key in ("framework", "version"):
+        if outcome.software.get(key):
+            software.append(str(outcome.software[key]))
     starting = "" if cell.on_cpu else starting_words(outcome)
     slowdown = step_rate = product_rate = None
     if seconds is not None:
@@ -87,7 +88,7 @@ def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> dict[
         product_rate = flops / products
     return {
         "cell": cell,
-        "software": " ".join(str(part) for part in software if part),
+        "software": " ".join(software),
         "profiler": profile.profiler,
         "steps": profile.steps,
         "on_device": not cell.on_cpu,
@@ -102,15 +103,20 @@ def explain(cell: Cell, outcome: Outcome, family: Family | None = None) -> dict[
         "starting": starting,
         "slowdown": slowdown,
         "busy_seconds": busy,
-        "calls": calls,
+        "calls": sum(operator.calls for operator in shown),
         "product_rate": product_rate,
         "step_rate": step_rate,
     }
 
 
-def _share(operator: Operator, whole: float) -> Share:
-    share = operator.seconds / whole
-    return Share(operator.name, operator.kind, operator.seconds, share, operator.calls)
+def _shares(operators: Sequence[Operator], whole: float) -> list[Share]:
+    """Return the share of each operator in ``whole`` seconds, the longest first."""
+    shares = []
+    for operator in operators:
+        share = operator.seconds / whole
+        shares.append(Share(operator.name, operator.kind, operator.seconds, share, operator.calls))
+    shares.sort(key=lambda share: (-share.seconds, share.name))
+    return shares
 
 
 def _kinds(operators: Iterable[Share], whole: float, busy: float) -> list[Share]:
@@ -118,7 +124,7 @@ def _kinds(operators: Iterable[Share], whole: float, busy: float) -> list[Share]
     kinds = []
     for kind, operators_of_kind in grouped(operators, lambda operator: operator.kind).items():
         seconds = sum((operator.seconds for operator in operators_of_kind), start=0.0)
-        calls = sum((operator.calls or 0.0 for operator in operators_of_kind), start=0.0)
+        calls = sum(operator.calls or 0.0 for operator in operators_of_kind)
         kinds.append(Share(kind, kind, seconds, seconds / whole, calls))
     kinds.sort(key=lambda kind: -kind.seconds)
     idle = max(0.0, whole - busy)
@@ -128,8 +134,9 @@ def _kinds(operators: Iterable[Share], whole: float, busy: float) -> list[Share]
 def _count(value: float | None) -> str:
     if value is None:
         return ""
-    is_whole = abs(value - round(value)) < 0.05
-    return f"{value:.0f}" if is_whole else f"{value:.1f}"
+    if abs(value - round(value)) < 0.05:
+        return f"{value:.0f}"
+    return f"{value:.1f}"
 
 
 def _milliseconds(seconds: float) -> str:
@@ -175,8 +182,10 @@ def _page(explained: dict[str, Any], top: int) -> Page:
     longest = "Functions" if is_of_python else "Operators"
     if len(shown) > 1:
         longest += f", the {len(shown)} longest of {count}"
-    software = f" ({explained['software']})" if explained["software"] else ""
-    before = (f"{name_of(explained['cell'])}{software}.", _profiler_cost(explained))
+    heading = name_of(explained["cell"])
+    if explained["software"]:
+        heading += f" ({explained['software']})"
+    before = (f"{heading}.", _profiler_cost(explained))
     notes = tuple(_notes(explained))
     if is_of_python:
         # Kinds are those of operators, and no function has the name of one.
@@ -189,7 +198,9 @@ def _page(explained: dict[str, Any], top: int) -> Page:
         idle = "idle"
 
     def kind_name(kind: Share) -> str:
-        return idle if kind.name == IDLE else kind.name
+        if kind.name == IDLE:
+            return idle
+        return kind.name
 
     kind_columns = (Column("", "kind", kind_name), *_NUMBERS)
     tables = (table(kind_columns, explained["kinds"], title), table(_OPERATORS, shown, longest))
@@ -225,13 +236,17 @@ def _notes(explained: dict[str, Any]) -> list[str]:
     busy = explained["busy_seconds"]
     if explained["on_device"] and seconds:
         share = min(1.0, busy / seconds)
-        rest = ", and waits for the CPU for the rest" if share < 1 - _REMARKABLE_IDLE else ""
+        rest = ""
+        if share < 1 - _REMARKABLE_IDLE:
+            rest = ", and waits for the CPU for the rest"
         lines.append(
             f"Without the profiler, the device works for {100 * share:.0f} % of a step{rest}."
         )
     calls = _count(explained["calls"])
     mean = busy / explained["calls"]
-    mean_text = f"{number(mean * 1e6)} us" if mean < 1e-3 else _milliseconds(mean)
+    mean_text = _milliseconds(mean)
+    if mean < 1e-3:
+        mean_text = f"{number(mean * 1e6)} us"
     if _is_of_python(explained):
         lines.append(f"A step makes {calls} calls of functions, which take {mean_text} on average.")
         lines.append(

@@ -186,10 +186,14 @@ def _finished(frame: "pd.DataFrame", hosts: Mapping[str, Host]) -> "pd.DataFrame
     # pandas' usual integers cannot be missing: 8 would become 8.0.
     if frame["batch_size"].isna().any():
         frame["batch_size"] = frame["batch_size"].astype("Int64")
+    units = {}
+    for name, unit in UNITS.items():
+        if name in frame.columns:
+            units[name] = unit
     frame.attrs = {
         "runs": sorted(set(frame["run"])),
-        "machines": {machine: hosts[machine].name for machine in hosts},
-        "units": {name: unit for name, unit in UNITS.items() if name in frame.columns},
+        "machines": {fingerprint: host.name for fingerprint, host in hosts.items()},
+        "units": units,
     }
     return frame
 
@@ -308,15 +312,23 @@ def _launch(record: Record, host: Host | None) -> dict[str, Any]:
         update_error = outcome.parity.update_error
     observed = observe([outcome])
     faults = faults_per_step(outcome)
+    machine_name = None if host is None else host.name
+    rounds = 0
+    if outcome.turns:
+        rounds = len(seconds_by_round(outcome))
     flag_names = [flag.kind.name for flag in record_flags(record, host)]
-    row = {name: getattr(record, name) for name in _RECORD_FIELDS}
-    row |= {name: getattr(outcome, name) for name in _OUTCOME_FIELDS}
-    row |= {name: axis_value(record.cell, name) for name in axes.NAMES}
+    row = {}
+    for name in _RECORD_FIELDS:
+        row[name] = getattr(record, name)
+    for name in _OUTCOME_FIELDS:
+        row[name] = getattr(outcome, name)
+    for name in axes.NAMES:
+        row[name] = axis_value(record.cell, name)
     row |= {
         "variables": variables_in_a_field(record.variables),
-        "machine_name": None if host is None else host.name,
+        "machine_name": machine_name,
         "block": record.launch,
-        "rounds": len(seconds_by_round(outcome)) if outcome.turns else 0,
+        "rounds": rounds,
         "status": outcome.status.value,
         "seconds": outcome.median_seconds(),
         "steps": outcome.timed_steps(),
@@ -327,10 +339,13 @@ def _launch(record: Record, host: Host | None) -> dict[str, Any]:
     }
     for name in _EVIDENCE:
         row[name] = None if observed is None else getattr(observed, name)
+    faults_share = None
+    if faults is not None:
+        faults_share = share_of_step(outcome, faults)
     row |= {
         "cpu_joules": cpu_joules(outcome),
         "faults": faults,
-        "faults_share": None if faults is None else share_of_step(outcome, faults),
+        "faults_share": faults_share,
         "contended": contended(record, host),
     }
     return row

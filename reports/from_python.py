@@ -25,7 +25,7 @@ from dlbench.reports.report import Content, Report, ReportOptions
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.comparison import CellComparison, Comparison
 from dlbench.reports.results.judged import TIME
-from dlbench.reports.results.keys import axis_value, grouped
+from dlbench.reports.results.keys import axis_value
 from dlbench.reports.results.leaders import fastest, leads
 from dlbench.reports.results.matrix import Matrix, build_matrix
 from dlbench.reports.results.naming import counted, name_of, place_heading, row_name, work_name
@@ -112,15 +112,19 @@ class MeasureResult(Result[Matrix]):
         """The fastest cell in one line, or why no cell has a number."""
         cells = list(self._content.cells.values())
         timed = [cell for cell in cells if cell.shown and cell.seconds is not None]
+        if not cells:
+            return "Nothing was measured."
         if not timed:
-            return f"No cell has a number: {cells[0].reason}" if cells else "Nothing was measured."
+            return f"No cell has a number: {cells[0].reason}"
         best = min(timed, key=_seconds)
         assert best.seconds is not None
         text = f"{name_of(best.cell)}: {number(best.seconds.median)} s"
         if best.seconds.low is not None and best.seconds.high is not None:
             text += f" ({number(best.seconds.low)} to {number(best.seconds.high)} s)"
         text += f" per step, {counted(best.seconds.launches, 'launch', 'launches')}"
-        return text if len(cells) == 1 else f"Fastest of {len(cells)} cells: {text}"
+        if len(cells) == 1:
+            return text
+        return f"Fastest of {len(cells)} cells: {text}"
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Return the objects that `dlbench run --json` prints, one for each cell."""
@@ -138,16 +142,19 @@ class MeasureResult(Result[Matrix]):
         Without ``ax`` on a new figure of `matplotlib.pyplot`.
         """
         panel = _axes(ax, height=3.6)
-        timed = [
-            cell for cell in self._content.cells.values() if cell.shown and cell.seconds is not None
-        ]
-        places = list(dict.fromkeys(place_heading(cell.cell) for cell in timed))
-        for index, (name, cells) in enumerate(grouped(timed, _series_name).items()):
-            along = [places.index(place_heading(cell.cell)) for cell in cells]
-            intervals = []
-            for cell in cells:
-                assert cell.seconds is not None
-                intervals.append((cell.seconds.median, cell.seconds.low, cell.seconds.high))
+        series: dict[str, tuple[list[float], list[Interval]]] = {}
+        places: list[str] = []
+        for cell in self._content.cells.values():
+            if not cell.shown or cell.seconds is None:
+                continue
+            place = place_heading(cell.cell)
+            if place not in places:
+                places.append(place)
+            name = f"{work_name(cell.cell)}: {row_name(cell.cell)}"
+            along, intervals = series.setdefault(name, ([], []))
+            along.append(places.index(place))
+            intervals.append((cell.seconds.median, cell.seconds.low, cell.seconds.high))
+        for index, (name, (along, intervals)) in enumerate(series.items()):
             style: dict[str, Any] = {
                 "color": COLOURS[index % len(COLOURS)],
                 "marker": MARKS[index % len(MARKS)],
@@ -159,8 +166,9 @@ class MeasureResult(Result[Matrix]):
         panel.set_ylim(bottom=0)
         panel.set_xlabel("threads, or device")
         panel.set_ylabel("seconds per step (bars: 95 % interval)")
-        gridded(panel, _shortened(", ".join(host.name for host in self._content.hosts.values())))
-        if timed:
+        machine_names = [host.name for host in self._content.hosts.values()]
+        gridded(panel, _shortened(", ".join(machine_names)))
+        if series:
             panel.legend(fontsize=8, frameon=False)
         return panel
 
@@ -168,10 +176,6 @@ class MeasureResult(Result[Matrix]):
 def _seconds(cell: CellResult) -> float:
     assert cell.seconds is not None
     return cell.seconds.median
-
-
-def _series_name(cell: CellResult) -> str:
-    return f"{work_name(cell.cell)}: {row_name(cell.cell)}"
 
 
 class CompareResult(Result[Comparison]):
@@ -215,11 +219,11 @@ class CompareResult(Result[Comparison]):
         """
         import pandas as pd
 
-        frame = pd.DataFrame(
-            [_compared_row(cell) for cell in self._content.cells], columns=list(_COMPARED_COLUMNS)
-        )
+        rows = [_compared_row(cell) for cell in self._content.cells]
+        frame = pd.DataFrame(rows, columns=list(_COMPARED_COLUMNS))
+        runs = [self.run] if self.run else []
         frame.attrs = {
-            "runs": [self.run] if self.run else [],
+            "runs": runs,
             "machines": {host.fingerprint: host.name for host in self._content.hosts},
             "units": {"baseline_seconds": "s", "candidate_seconds": "s"},
         }
@@ -236,12 +240,19 @@ class CompareResult(Result[Comparison]):
         Lines mark no change and the smallest slowdown that is called a regression. Without ``ax``
         on a new figure of `matplotlib.pyplot`.
         """
-        cells = [cell for cell in self._content.cells if cell.judgement.ratio is not None]
-        panel = _axes(ax, height=1.4 + 0.5 * max(1, len(cells)))
-        for verdict, alike in grouped(cells, lambda cell: cell.verdict).items():
-            places = [cells.index(cell) for cell in alike]
+        names: list[str] = []
+        series: dict[Verdict, tuple[list[float], list[Interval]]] = {}
+        for cell in self._content.cells:
+            ratio = cell.judgement.ratio
+            if ratio is None:
+                continue
+            places, intervals = series.setdefault(cell.verdict, ([], []))
+            places.append(len(names))
+            intervals.append((ratio.value, ratio.low, ratio.high))
+            names.append(_shortened(f"{cell.name}: {WORDS[cell.verdict].word}"))
+        panel = _axes(ax, height=1.4 + 0.5 * max(1, len(names)))
+        for verdict, (places, intervals) in series.items():
             colour = _COLOUR_OF.get(verdict, GREY)
-            intervals = [_ratio(cell) for cell in alike]
             bars(
                 panel,
                 places,
@@ -255,9 +266,8 @@ class CompareResult(Result[Comparison]):
         panel.axvline(1.0, color=GREY, linewidth=0.8)
         magnitude = self._content.rule.magnitude
         panel.axvline(1.0 + magnitude, color=COLOURS[1], linewidth=0.8, linestyle="--")
-        names = [_shortened(f"{cell.name}: {WORDS[cell.verdict].word}") for cell in cells]
-        panel.set_yticks(range(len(cells)), names)
-        panel.set_ylim(max(1, len(cells)) - 0.4, -0.6)
+        panel.set_yticks(range(len(names)), names)
+        panel.set_ylim(max(1, len(names)) - 0.4, -0.6)
         panel.set_xlabel(
             f"candidate / baseline, above 1 is slower (dashed: {percent(magnitude)} slower)"
         )
@@ -282,7 +292,9 @@ class GateResult(CompareResult):
     def sentence(self) -> str:
         """The outcome with its reason, and the verdict on the one cell if there is one."""
         line = gate_outcome(self._content).line
-        return f"{line}. {self._finding()}" if len(self._content.cells) == 1 else line
+        if len(self._content.cells) == 1:
+            return f"{line}. {self._finding()}"
+        return line
 
 
 _COLOUR_OF = {
@@ -311,15 +323,22 @@ _COMPARED_COLUMNS = (
 def _compared_row(cell: CellComparison) -> dict[str, Any]:
     judgement = cell.judgement
     ratio = judgement.ratio
-    adjusted = judgement.adjusted_p
+    p_value = judgement.adjusted_p
+    if p_value is None:
+        p_value = judgement.p
     row: dict[str, Any] = {name: axis_value(cell.cell, name) for name in axes.NAMES}
+    value = low = high = None
+    if ratio is not None:
+        value = ratio.value
+        low = ratio.low
+        high = ratio.high
     row |= {
         "quantity": cell.quantity,
         "verdict": cell.verdict.value,
-        "ratio": None if ratio is None else ratio.value,
-        "low": None if ratio is None else ratio.low,
-        "high": None if ratio is None else ratio.high,
-        "p": judgement.p if adjusted is None else adjusted,
+        "ratio": value,
+        "low": low,
+        "high": high,
+        "p": p_value,
         "baseline_launches": judgement.baseline_launches,
         "candidate_launches": judgement.candidate_launches,
         "sentence": judgement.sentence,
@@ -330,15 +349,10 @@ def _compared_row(cell: CellComparison) -> dict[str, Any]:
     return row
 
 
-def _ratio(cell: CellComparison) -> Interval:
-    """Return candidate / baseline with the ends of its interval that can be drawn."""
-    ratio = cell.judgement.ratio
-    assert ratio is not None
-    return ratio.value, ratio.low, ratio.high
-
-
 def _median(seconds: Sequence[float]) -> float | None:
-    return median(seconds) if seconds else None
+    if not seconds:
+        return None
+    return median(seconds)
 
 
 def _axes(ax: "Axes | None", height: float) -> "Axes":

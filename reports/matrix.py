@@ -37,11 +37,10 @@ def matrix_page(matrix: Matrix, quantity: str = "seconds") -> Page:
     if not matrix.cells:
         title = QUANTITIES[quantity].title
         return Page((), (Table(title, (), (), (layout.NOTHING, *matrix.notes)),))
-    columns_by_machine = groupby(matrix.columns, lambda column: column.machine)
-    spans = tuple(
-        (matrix.hosts[machine].name, len(list(columns))) for machine, columns in columns_by_machine
-    )
-    table = _table(matrix, quantity)._replace(spans=spans)
+    spans = []
+    for machine, columns in groupby(matrix.columns, lambda column: column.machine):
+        spans.append((matrix.hosts[machine].name, len(list(columns))))
+    table = _table(matrix, quantity)._replace(spans=tuple(spans))
     return Page(tuple(_machine_lines(matrix)), (table,), tuple(matrix_notes(matrix, quantity)))
 
 
@@ -52,12 +51,14 @@ def _table(matrix: Matrix, quantity: str) -> Table:
     for work, rows in matrix.rows.items():
         lines.append((Entry(work_name(work)),))
         for row in rows:
-            cells = [matrix.at(work, row, column) for column in matrix.columns]
-            entries = [layout.entry(cell, shown, common) for cell in cells]
-            lines.append((Entry(row_name(row)), *entries))
+            line = [Entry(row_name(row))]
+            for column in matrix.columns:
+                cell = matrix.at(work, row, column)
+                line.append(layout.entry(cell, shown, common))
+            lines.append(tuple(line))
     title = title_of(quantity, matrix.cells.values())
-    head = ("threads", *(column_name(matrix, column) for column in matrix.columns))
-    return Table(title, head, tuple(lines))
+    column_names = [column_name(matrix, column) for column in matrix.columns]
+    return Table(title, ("threads", *column_names), tuple(lines))
 
 
 def column_name(matrix: Matrix, column: Place) -> str:
@@ -65,9 +66,10 @@ def column_name(matrix: Matrix, column: Place) -> str:
 
     With several machines it begins with the letter of its machine.
     """
-    thread_counts = {
-        peer.threads for peer in matrix.columns_of(column.machine) if peer.device == column.device
-    }
+    thread_counts = set()
+    for peer in matrix.columns_of(column.machine):
+        if peer.device == column.device:
+            thread_counts.add(peer.threads)
     name = head_of(column.cell) if len(thread_counts) > 1 else place_heading(column.cell)
     if len(matrix.machines) > 1:
         return f"{_letter(matrix, column.machine)}:{name}"
@@ -88,11 +90,11 @@ def _machine_lines(matrix: Matrix) -> list[str]:
     """Return a line for each machine, with the GPU of each of its devices."""
     names = machine_names(matrix)
     if len(names) == 1:
-        return [f"On {name}." for name in names]
-    return [
-        f"{_letter(matrix, machine)}: {name}"
-        for machine, name in zip(matrix.machines, names, strict=True)
-    ]
+        return [f"On {names[0]}."]
+    lines = []
+    for machine, name in zip(matrix.machines, names, strict=True):
+        lines.append(f"{_letter(matrix, machine)}: {name}")
+    return lines
 
 
 def machine_names(matrix: Matrix) -> list[str]:
@@ -107,9 +109,11 @@ def _gpus(matrix: Matrix, machine: str) -> str:
         if cell.machine == machine and evidence is not None and evidence.name:
             names_by_device.setdefault(cell.column.device, {})[evidence.name] = None
     words = ""
-    for device in dict.fromkeys(column.device for column in matrix.columns_of(machine)):
+    devices = [column.device for column in matrix.columns_of(machine)]
+    for device in dict.fromkeys(devices):
         if device in names_by_device:
-            words += f", {device} {' or '.join(names_by_device[device])}"
+            gpu_names = " or ".join(names_by_device[device])
+            words += f", {device} {gpu_names}"
     return words
 
 
@@ -127,22 +131,30 @@ def matrix_notes(matrix: Matrix, quantity: str = "seconds") -> list[str]:
 
 def _legend_lines(matrix: Matrix, quantity: str, common: Collection[FlagKind]) -> list[str]:
     cells = list(matrix.cells.values())
-    shown = [cell for cell in cells if cell.shown]
     shown_quantity = QUANTITIES[quantity]
+    shown = []
+    values_count = 0
+    has_interval = False
+    for cell in cells:
+        if not cell.shown:
+            continue
+        shown.append(cell)
+        numbers = shown_quantity.value(cell)
+        if numbers is not None:
+            values_count += 1
+            has_interval = has_interval or numbers[1] is not None
     lines = []
     if shown_quantity.of_time and any(cell.best for cell in cells):
         lines.append(f"{layout.BEST} fastest in its column, or not distinguishable from it")
     meaning = legend(quantity)
     if meaning:
         lines.append(f"{shown_quantity.title}: {meaning}")
-    all_values = [shown_quantity.value(cell) for cell in shown]
-    values = [value for value in all_values if value is not None]
-    if any(low is not None for _, low, _ in values):
+    if has_interval:
         coverage = _lesser_coverage(shown) if shown_quantity.of_time else ""
         lines.append(layout.HALF_WIDTH + coverage)
     lines += axes.legends(column.cell for column in matrix.columns)
     lines += layout.flag_lines(shown, common)
-    lacks_values = len(values) < len(shown) and quantity != "break_even"
+    lacks_values = values_count < len(shown) and quantity != "break_even"
     if _has_empty_fields(matrix) or (lacks_values and not reasons(cells, quantity)):
         lines.append(f"{layout.MISSING} not measured")
     return lines
@@ -162,13 +174,13 @@ def _missing_lines(matrix: Matrix, quantity: str) -> list[str]:
     without_time = []
     for cell in cells:
         if not cell.shown:
-            without_time.append(
-                (layout.HOLES[cell.status], cell.reason or "no reason was given", cell)
-            )
+            reason = cell.reason or "no reason was given"
+            without_time.append((layout.HOLES[cell.status], reason, cell))
     without_quantity = []
     for reason, cells_without in reasons(cells, quantity).items():
         text = f"not measured: {reason}"
-        without_quantity += [(layout.MISSING, text, cell) for cell in cells_without]
+        for cell in cells_without:
+            without_quantity.append((layout.MISSING, text, cell))
     return [*_merge(matrix, without_time), *_merge(matrix, without_quantity)]
 
 
@@ -196,10 +208,10 @@ def _lesser_coverage(cells: Iterable[CellResult]) -> str:
             continue
         if seconds.coverage < 0.945:
             coverage_by_samples[seconds.samples] = seconds.coverage
-    return "".join(
-        f"; from {samples} steps {coverage:.0%}"
-        for samples, coverage in sorted(coverage_by_samples.items())
-    )
+    words = ""
+    for samples, coverage in sorted(coverage_by_samples.items()):
+        words += f"; from {samples} steps {coverage:.0%}"
+    return words
 
 
 def _merge(matrix: Matrix, facts: Iterable[tuple[str, str, CellResult]]) -> list[str]:
@@ -216,10 +228,10 @@ def _merge(matrix: Matrix, facts: Iterable[tuple[str, str, CellResult]]) -> list
     for (mark, text, network, row), column_names in columns.items():
         where = ", ".join(dict.fromkeys(column_names))
         rows.setdefault((mark, text, network, where), []).append(row)
-    return [
-        f"{mark} {network} at {where}, {', '.join(row_names)}: {text}"
-        for (mark, text, network, where), row_names in rows.items()
-    ]
+    lines = []
+    for (mark, text, network, where), row_names in rows.items():
+        lines.append(f"{mark} {network} at {where}, {', '.join(row_names)}: {text}")
+    return lines
 
 
 # JSON and CSV.
@@ -243,6 +255,10 @@ def _data_columns(matrix: Matrix) -> tuple[Column[CellResult], ...]:
     def itself(cell: CellResult) -> CellResult:
         return cell
 
+    cost_fields = []
+    for name in OF_LAUNCHES:
+        for part in MEDIAN:
+            cost_fields.append(f"{name}.{part}")
     return (
         Column("machine", None, lambda cell: cell.machine),
         Column("machine_name", None, lambda cell: matrix.hosts[cell.machine].name),
@@ -273,12 +289,7 @@ def _data_columns(matrix: Matrix) -> tuple[Column[CellResult], ...]:
             lambda cell: dict(cell.variables),
             csv=lambda cell: variables_in_a_field(cell.variables),
         ),
-        Column(
-            "costs",
-            None,
-            _costs,
-            fields=tuple(f"{name}.{part}" for name in OF_LAUNCHES for part in MEDIAN),
-        ),
+        Column("costs", None, _costs, fields=tuple(cost_fields)),
         *attributes(
             itself, "break_even", "unmeasured", break_even=("steps", "low", "high"), unmeasured=None
         ),
@@ -289,8 +300,10 @@ def _costs(cell: CellResult) -> dict[str, dict[str, float | None] | None]:
     """Return the quantities that a launch has once, by name; None where they are not known."""
     costs: dict[str, dict[str, float | None] | None] = {}
     for name in OF_LAUNCHES:
+        costs[name] = None
         numbers = QUANTITIES[name].value(cell)
-        costs[name] = None if numbers is None else dict(zip(MEDIAN, numbers, strict=True))
+        if numbers is not None:
+            costs[name] = dict(zip(MEDIAN, numbers, strict=True))
     return costs
 
 
@@ -318,11 +331,11 @@ def cell_attributes(cell: CellResult, *names: str) -> dict[str, Any]:
 
 def drawn_cells(matrix: Matrix) -> list[CellResult]:
     """Return the cells with a time that counts and a share of the ceiling."""
-    return [
-        cell
-        for cell in matrix.cells.values()
-        if cell.timed is not None and cell.ceiling_fraction is not None
-    ]
+    drawn = []
+    for cell in matrix.cells.values():
+        if cell.timed is not None and cell.ceiling_fraction is not None:
+            drawn.append(cell)
+    return drawn
 
 
 def _draw(matrix: Matrix, path: Path) -> list[Path]:
@@ -335,18 +348,21 @@ def _draw(matrix: Matrix, path: Path) -> list[Path]:
     for machine, cells in grouped(drawn_cells(matrix), lambda cell: cell.machine).items():
         title = f"Share of the measured ceiling, on {name_among(matrix.hosts, machine)}"
         cells_by_network = grouped(cells, lambda cell: cell.work)
-        pages.append(Dots(title, across, tuple(map(_panel, cells_by_network.values()))))
+        panels = [_panel(cells_of_network) for cells_of_network in cells_by_network.values()]
+        pages.append(Dots(title, across, tuple(panels)))
     return dots_to_picture(pages, path)
 
 
 def _panel(cells: list[CellResult]) -> DotPanel:
     points = {}
+    rows: dict[str, None] = {}
     for cell in cells:
         share = QUANTITIES["ceiling"].value(cell)
         if share is not None:
-            points[row_name(cell.row), place_heading(cell.cell)] = share
-    rows = tuple(dict.fromkeys(row for row, _ in points))
-    return DotPanel(work_name(cells[0].work), rows, points)
+            row = row_name(cell.row)
+            rows[row] = None
+            points[row, place_heading(cell.cell)] = share
+    return DotPanel(work_name(cells[0].work), tuple(rows), points)
 
 
 REPORT = Report(

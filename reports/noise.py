@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import Status
+from dlbench.adapters.protocol import Cell, Status
 from dlbench.adapters.tuning import in_force
 from dlbench.reports.columns import Column, axis_columns, table
 from dlbench.reports.formats.layout import Page
@@ -91,25 +91,30 @@ class Noise:
 def noise(records: Iterable[Record], hosts: Mapping[str, Host]) -> list[Noise]:
     """Return how the launches of each cell with enough of them differ, in the order of a matrix."""
     timed = [record for record in last_attempts(records) if _is_timed(record)]
-    plain = [math.log(record.outcome.median_seconds() or math.nan) for record in timed]
-    without_faults = [
-        log + math.log1p(-_lost_to_faults(record)) for log, record in zip(plain, timed, strict=True)
-    ]
-    without_waiting = [
-        log + math.log1p(-_lost_to_waiting(record))
-        for log, record in zip(without_faults, timed, strict=True)
-    ]
+    plain = []
+    without_faults = []
+    without_waiting = []
+    for record in timed:
+        log = math.log(record.outcome.median_seconds() or math.nan)
+        log_without_faults = log + math.log1p(-_lost_to_faults(record))
+        log_without_waiting = log_without_faults + math.log1p(-_lost_to_waiting(record))
+        plain.append(log)
+        without_faults.append(log_without_faults)
+        without_waiting.append(log_without_waiting)
     without_machine = _remove_machine(without_waiting, timed)
     series = (plain, without_faults, without_waiting, without_machine)
-    indices_by_cell = grouped(
-        range(len(timed)),
-        lambda index: (timed[index].machine, timed[index].cell, timed[index].side),
-    )
+    indices_by_cell: dict[tuple[str, Cell, str], list[int]] = {}
+    for index, record in enumerate(timed):
+        key = (record.machine, record.cell, record.side)
+        indices_by_cell.setdefault(key, []).append(index)
     noises = []
     for (machine, cell, _), indices in indices_by_cell.items():
         if len(indices) < ENOUGH_LAUNCHES:
             continue
-        variances = [_series_variance(indices, logs) for logs in series]
+        variances = []
+        for logs in series:
+            logs_of_cell = [logs[index] for index in indices]
+            variances.append(variance(logs_of_cell))
         records_of_cell = [timed[index] for index in indices]
         host = hosts.get(machine)
         fits = (
@@ -117,10 +122,6 @@ def noise(records: Iterable[Record], hosts: Mapping[str, Host]) -> list[Noise]:
         )
         noises.append(_noise(Place(machine, cell), records_of_cell, variances, fits))
     return sorted(noises, key=_matrix_order)
-
-
-def _series_variance(indices: Sequence[int], logs: Sequence[float]) -> float:
-    return variance([logs[index] for index in indices])
 
 
 def _is_timed(record: Record) -> bool:
@@ -153,21 +154,32 @@ def _noise(
         parts[cause] = decrease / whole if whole else 0.0
         left = min(left, after)
     parts[REST] = left / whole if whole else 1.0
-    fault_counts = [faults_per_step(record.outcome) for record in records]
-    faults = [count for count in fault_counts if count is not None]
-    turns = [record.outcome.outside.turns for record in records if record.outcome.outside]
-    disturbed = [sum(disturbed_turns(launch_turns)) for launch_turns in turns]
+    deviations_within = []
+    fault_counts = []
+    shares_lost_to_faults = []
+    disturbed = 0
+    turns = 0
+    for record in records:
+        deviations_within.append(_deviation_within(record))
+        shares_lost_to_faults.append(_lost_to_faults(record))
+        faults = faults_per_step(record.outcome)
+        if faults is not None:
+            fault_counts.append(faults)
+        if record.outcome.outside:
+            turns_of_launch = record.outcome.outside.turns
+            turns += len(turns_of_launch)
+            disturbed += sum(disturbed_turns(turns_of_launch))
     return Noise(
         place=place,
         launches=len(records),
         deviation=math.sqrt(whole),
         parts=parts,
-        within=fmean(_deviation_within(record) for record in records),
-        fewest_faults=min(faults, default=None),
-        most_faults=max(faults, default=None),
-        lost_to_faults=fmean(_lost_to_faults(record) for record in records),
-        disturbed_turns=sum(disturbed),
-        turns=sum(map(len, turns)),
+        within=fmean(deviations_within),
+        fewest_faults=min(fault_counts, default=None),
+        most_faults=max(fault_counts, default=None),
+        lost_to_faults=fmean(shares_lost_to_faults),
+        disturbed_turns=disturbed,
+        turns=turns,
         keeps_heap=all(_keeps_heap(record) for record in records),
         fits=fits,
     )
@@ -175,18 +187,24 @@ def _noise(
 
 def _keeps_heap(record: Record) -> bool:
     tunable = record.outcome.facts.tunable
-    return KEEP_HEAP in in_force(record.cell.tuning, tunable if isinstance(tunable, list) else [])
+    if not isinstance(tunable, list):
+        tunable = []
+    return KEEP_HEAP in in_force(record.cell.tuning, tunable)
 
 
 def _deviation_within(record: Record) -> float:
     logs = [math.log(seconds) for seconds in record.outcome.step_seconds()]
-    return math.sqrt(variance(logs)) if len(logs) > 1 else 0.0
+    if len(logs) < 2:
+        return 0.0
+    return math.sqrt(variance(logs))
 
 
 def _lost_to_faults(record: Record) -> float:
     """Return the share of a launch's step that its page faults took."""
     faults = faults_per_step(record.outcome)
-    share = None if faults is None else share_of_step(record.outcome, faults)
+    if faults is None:
+        return 0.0
+    share = share_of_step(record.outcome, faults)
     return min(_MOST_LOST, share or 0.0)
 
 
@@ -211,15 +229,16 @@ def _remove_machine(logs: Sequence[float], records: Sequence[Record]) -> list[fl
     The deviation of a launch is from its cell's mean. Its own deviation is no part of the shared
     one, which is the mean of the others alone.
     """
-    indices_by_cell = grouped(
-        range(len(records)), lambda index: (records[index].machine, records[index].cell)
-    )
+    indices_by_cell: dict[Place, list[int]] = {}
+    indices_together: dict[tuple[object, ...], list[int]] = {}
+    for index, record in enumerate(records):
+        indices_by_cell.setdefault(Place(record.machine, record.cell), []).append(index)
+        indices_together.setdefault(_made_together(record), []).append(index)
     deviations = [0.0] * len(records)
     for indices in indices_by_cell.values():
         level = fmean(logs[index] for index in indices)
         for index in indices:
             deviations[index] = logs[index] - level
-    indices_together = grouped(range(len(records)), lambda index: _made_together(records[index]))
     corrected = list(logs)
     for indices in indices_together.values():
         for index in indices:
@@ -244,9 +263,13 @@ def sentences(noises: Sequence[Noise]) -> list[str]:
     if len(lines) > _SENTENCES:
         more = counted(len(lines) - _SENTENCES, "more cell")
         lines = [*lines[:_SENTENCES], f"... and {more}; --json has all."]
-    waiting = noises_by_cause.get(WAITING, [])
-    crowded = [noise for noise in waiting if not noise.fits]
-    disturbed = [noise for noise in waiting if noise.fits]
+    crowded = []
+    disturbed = []
+    for noise in noises_by_cause.get(WAITING, []):
+        if noise.fits:
+            disturbed.append(noise)
+        else:
+            crowded.append(noise)
     moved = noises_by_cause.get(MACHINE, [])
     if crowded:
         lines.append(

@@ -3,7 +3,7 @@
 A guest announces its phases, and a record keeps when each began; see `protocol.Answer.phases`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from statistics import median
 from typing import Any, NamedTuple
@@ -73,20 +73,20 @@ def phases_of_cells(records: Iterable[Record]) -> list[Phases]:
     records_by_place = grouped(timed, lambda record: Place(record.machine, record.cell))
     rows = []
     for place, launches in records_by_place.items():
-        by_launch = [seconds_of_phases(record) for record in launches]
+        by_launch = []
+        rests = []
+        besides = []
+        for record in launches:
+            phases = seconds_of_phases(record)
+            by_launch.append(phases)
+            rests.append(sum(phases[name] for name in phases if name not in _SHOWN))
+            besides.append(record.wall_seconds - sum(record.outcome.samples_ns) * 1e-9)
         seconds = {}
         for name in _SHOWN:
             seconds[name] = median(phases.get(name, 0.0) for phases in by_launch)
-        seconds["rest"] = median(map(_rest_seconds, by_launch))
-        beside = median(
-            record.wall_seconds - sum(record.outcome.samples_ns) * 1e-9 for record in launches
-        )
-        rows.append(Phases(place.machine, place.cell, len(launches), seconds, beside))
+        seconds["rest"] = median(rests)
+        rows.append(Phases(place.machine, place.cell, len(launches), seconds, median(besides)))
     return sorted(rows, key=_matrix_order)
-
-
-def _rest_seconds(phases: Mapping[str, float]) -> float:
-    return sum(seconds for name, seconds in phases.items() if name not in _SHOWN)
 
 
 def _matrix_order(row: Phases) -> tuple[Any, ...]:

@@ -194,5 +194,8 @@ class Report(Generic[Content]):
         if not tables:
             return Rows((), ())
         first = tables[0]
-        rows = [row for table in tables if table.key == first.key for row in table.objects]
+        rows: list[Any] = []
+        for table in tables:
+            if table.key == first.key:
+                rows += table.objects
         return csv_rows(first.columns, rows)

@@ -8,7 +8,9 @@ from dlbench.reports.results.record import Run
 
 def _finished(row: tuple[Run, int]) -> str:
     run, _ = row
-    return f"{run.finished:%Y-%m-%d %H:%M}" if run.finished else "unfinished"
+    if run.finished:
+        return f"{run.finished:%Y-%m-%d %H:%M}"
+    return "unfinished"
 
 
 _COLUMNS: tuple[Column[tuple[Run, int]], ...] = (

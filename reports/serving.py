@@ -8,7 +8,7 @@ throughput without a limit.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from dlbench.adapters import axes
@@ -84,7 +84,8 @@ def limit_of(text: str) -> float | None:
         raise ReportError(
             f"--within {text[:40]!r} cannot be read. Write a time such as 20ms or 0.5s."
         )
-    return float(match[1]) * (1e-3 if match[2] == "ms" else 1.0)
+    unit = 1e-3 if match[2] == "ms" else 1.0
+    return float(match[1]) * unit
 
 
 def tail_of(cell: CellResult) -> Summary | None:
@@ -94,36 +95,39 @@ def tail_of(cell: CellResult) -> Summary | None:
 
 def serving(matrix: Matrix, within: float | None) -> Serving:
     """Return the choice of each network and row with the most examples per second in the limit."""
-    cells = []
+    choices_by_row: dict[tuple[str, Cell], list[CellResult]] = {}
+    without_tail = []
     for cell in matrix.cells.values():
         if cell.cell.infers and cell.timed is not None and cell.items_per_second is not None:
-            cells.append(cell)
-    choices_by_row = grouped(cells, lambda cell: (cell.machine, axes.without(cell.cell, *_CHOSEN)))
-    rows = []
-    for choices in choices_by_row.values():
-        allowed = choices
-        judged = choices
-        if within is not None:
-            allowed = [cell for cell in choices if _ends_within(cell, within)]
-            judged = [cell for cell in choices if tail_of(cell) is not None]
-        best = max(allowed, key=_examples, default=None)
-        alike = choices
-        if best is not None:
-            alike = [cell for cell in choices if cell.cell.batch_size == best.cell.batch_size]
-        unjudged = [cell for cell in choices if cell not in judged]
-        unknown = max(unjudged, key=_examples, default=None)
-        if unknown is not None and best is not None and _examples(unknown) <= _examples(best):
-            unknown = None
-        rows.append(Served(best, min(alike, key=_unusual), len(choices), len(judged), unknown))
-    without_tail: tuple[CellResult, ...] = ()
-    if within is not None:
-        without_tail = tuple(cell for cell in cells if tail_of(cell) is None)
-    return Serving(matrix, within, tuple(rows), without_tail)
+            row = (cell.machine, axes.without(cell.cell, *_CHOSEN))
+            choices_by_row.setdefault(row, []).append(cell)
+            if within is not None and tail_of(cell) is None:
+                without_tail.append(cell)
+    rows = [_best_choice(choices, within) for choices in choices_by_row.values()]
+    return Serving(matrix, within, tuple(rows), tuple(without_tail))
 
 
-def _ends_within(cell: CellResult, within: float) -> bool:
-    tail = tail_of(cell)
-    return tail is not None and tail.median <= within
+def _best_choice(choices: Sequence[CellResult], within: float | None) -> Served:
+    """Return the best of a row's choices, and the usual one with the same mini-batch."""
+    allowed = []
+    unjudged = []
+    for cell in choices:
+        tail = tail_of(cell)
+        if within is None:
+            allowed.append(cell)
+        elif tail is None:
+            unjudged.append(cell)
+        elif tail.median <= within:
+            allowed.append(cell)
+    best = max(allowed, key=_examples, default=None)
+    alike = choices
+    if best is not None:
+        alike = [cell for cell in choices if cell.cell.batch_size == best.cell.batch_size]
+    usual_choice = min(alike, key=_unusual)
+    unknown = max(unjudged, key=_examples, default=None)
+    if unknown is not None and best is not None and _examples(unknown) <= _examples(best):
+        unknown = None
+    return Served(best, usual_choice, len(choices), len(choices) - len(unjudged), unknown)
 
 
 def _examples(cell: CellResult) -> float:
@@ -161,7 +165,9 @@ def _name(served: Served) -> str:
 
 
 def _best(served: Served) -> dict[str, int | None] | None:
-    return None if served.best is None else _chosen(served.best)
+    if served.best is None:
+        return None
+    return _chosen(served.best)
 
 
 def _best_text(served: Served) -> str:
@@ -176,19 +182,27 @@ def _best_text(served: Served) -> str:
 
 
 def _best_examples(served: Served) -> float | None:
-    return None if served.best is None else served.best.items_per_second
+    if served.best is None:
+        return None
+    return served.best.items_per_second
 
 
 def _best_examples_text(served: Served) -> str:
-    return MISSING if served.best is None else number(_examples(served.best))
+    if served.best is None:
+        return MISSING
+    return number(_examples(served.best))
 
 
 def _best_tail(served: Served) -> Summary | None:
-    return None if served.best is None else tail_of(served.best)
+    if served.best is None:
+        return None
+    return tail_of(served.best)
 
 
 def _times_text(served: Served) -> str:
-    return MISSING if served.times is None else f"{served.times:.2f}x"
+    if served.times is None:
+        return MISSING
+    return f"{served.times:.2f}x"
 
 
 _COLUMNS = (
@@ -263,7 +277,8 @@ def _check(options: ReportOptions) -> None:
 
 
 def _has_choices(cells: Collection[Cell]) -> bool:
-    return len({axes.project(cell, _CHOSEN) for cell in cells if cell.infers}) > 1
+    choices = {axes.project(cell, _CHOSEN) for cell in cells if cell.infers}
+    return len(choices) > 1
 
 
 REPORT = Report(

@@ -47,7 +47,8 @@ MOST_NOTICES = 20
 def run_file(run: str) -> str:
     """Return the file of a run's page, within the site: an id of dlbench's own stays as it is."""
     is_own_id = re.fullmatch(r"[0-9]{8}T[0-9]{6}-[0-9a-f]+", run)
-    return f"runs/{run if is_own_id else _safe_name(run)}.html"
+    name = run if is_own_id else _safe_name(run)
+    return f"runs/{name}.html"
 
 
 def history_file(machine: str, suite: str) -> str:
@@ -160,7 +161,9 @@ class Contents:
         """Return a machine's name, with the start of its fingerprint if the name is not unique."""
         name = self.machines.get(fingerprint, fingerprint[:12])
         count = list(self.machines.values()).count(name)
-        return f"{name} [{fingerprint[:6]}]" if count > 1 else name
+        if count > 1:
+            return f"{name} [{fingerprint[:6]}]"
+        return name
 
 
 class Notice(NamedTuple):
@@ -261,7 +264,9 @@ def findings_of(comparison: Comparison) -> dict[str, Any]:
 
 def _judged_key(machine: str, cell: CellComparison) -> str:
     key = key_of(machine, cell.cell)
-    return key if cell.quantity == TIME else f"{key}-{cell.quantity}"
+    if cell.quantity == TIME:
+        return key
+    return f"{key}-{cell.quantity}"
 
 
 def shifts_of(history: History, before: Iterable[Shift]) -> tuple[Shift, ...]:
@@ -353,10 +358,11 @@ def feed(contents: Contents, title: str, address: str = "") -> str:
 def index_page(contents: Contents, title: str, version: str) -> str:
     """Return the index: regressions, machines with their suites, and nights, the newest first."""
     all_notices = notices(contents)
-    histories = sorted(
-        contents.histories.values(),
-        key=lambda page: (contents.machine_name(page.machine), page.suite),
-    )
+
+    def history_order(page: HistoryPage) -> tuple[str, str]:
+        return (contents.machine_name(page.machine), page.suite)
+
+    histories = sorted(contents.histories.values(), key=history_order)
     return _page(
         title,
         version,

@@ -1,6 +1,8 @@
 """`dlbench report tables`: software, networks and hardware, as Tables 1 to 3 of the paper."""
 
 from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any
 
 from dlbench.adapters import axes
 from dlbench.adapters.families import LOSSES, Family
@@ -29,26 +31,25 @@ _FACTS = ("blas", "execution", "onednn", "openmp", "cpu_capability", "compiler",
 
 def tables(results: Results) -> list[Table]:
     """Return Tables 1 to 3 for these results: software, measured networks, hardware."""
-    measured = {}
+    workloads = {}
     for record in results.records:
         cell = record.cell
         if cell.adapter != IMPORTED:
             key = (cell.network, cell.specification, cell.batch_size)
-            measured[key] = family_of_record(record)
-    workloads = [(name, family, batch) for (name, _, batch), family in measured.items()]
+            workloads[key] = (cell.network, family_of_record(record), cell.batch_size)
     all_tables = [software_table(results.records, results.hosts)]
     if workloads or not results.records:
-        all_tables.append(networks_table(workloads))
-    return all_tables + [hardware_table(host) for host in results.hosts.values()]
+        all_tables.append(networks_table(workloads.values()))
+    for host in results.hosts.values():
+        all_tables.append(hardware_table(host))
+    return all_tables
 
 
 def software_table(records: Iterable[Record], hosts: dict[str, Host]) -> Table:
     """Return the version, interpreter, environment and libraries of each framework and mode."""
     several = len(hosts) > 1
     newest: dict[tuple[str, str, str, str, str], Record] = {}
-    for record in sorted(
-        records, key=lambda record: (bool(record.outcome.software), record.started), reverse=True
-    ):
+    for record in sorted(records, key=_software_order, reverse=True):
         cell = record.cell
         machine = record.machine if several else ""
         key = (machine, cell.framework, cell.mode, record.environment, cell.tuning)
@@ -79,6 +80,11 @@ def software_table(records: Iterable[Record], hosts: dict[str, Host]) -> Table:
     )
 
 
+def _software_order(record: Record) -> tuple[bool, datetime]:
+    """Return the key that sorts launches with a description last, the newest of them at the end."""
+    return (bool(record.outcome.software), record.started)
+
+
 def _software_facts(record: Record) -> list[str]:
     """Return the libraries and the environment variables of a launch."""
     software = record.outcome.software
@@ -87,8 +93,9 @@ def _software_facts(record: Record) -> list[str]:
     if isinstance(variables, dict):
         threads = str(record.cell.threads)
         for key, value in sorted(variables.items()):
-            is_threads = "THREADS" in key and value == threads
-            facts.append(f"{key}={'the threads asked' if is_threads else value}")
+            if "THREADS" in key and value == threads:
+                value = "the threads asked"
+            facts.append(f"{key}={value}")
     return facts
 
 
@@ -100,41 +107,49 @@ def networks_table(
         workloads = [
             (network.name, network.family, network.batch_size) for network in FIRST.values()
         ]
-    workloads = list(workloads)
     rows = []
-    for name, family, batch in sorted(
-        workloads, key=lambda workload: (in_order(workload[0]), axes.order_of(workload[2]))
-    ):
+    names = []
+    families = []
+    for name, family, batch in sorted(workloads, key=_workload_order):
+        names.append(name)
         size = "?" if batch is None else str(batch)
         if family is None:
             rows.append(entries(name, "?", "?", "?", size, "?"))
             continue
         flops = "?"
-        if batch is not None and family.specified:
-            flops = number(family.training_flops(batch) * 1e-9)
+        if family.specified:
+            families.append(family)
+            if batch is not None:
+                flops = number(family.training_flops(batch) * 1e-9)
         loss = LOSSES.get(family.loss, "?")
         rows.append(entries(name, family.words(), family.size_words(), flops, size, loss))
     head = ("network", "layers", "parameters", "GFLOP/step", "batch", "loss")
-    families = [family for _, family, _ in workloads if family is not None and family.specified]
     notes = (
         (
             "GFLOP of one training step, matrix products and convolutions only; a multiply-add "
             "counts as two."
         ),
         *_training_notes(families),
-        *_published_notes([name for name, _, _ in workloads]),
+        *_published_notes(names),
     )
     return Table("Table 2. Networks", head, tuple(rows), notes, words=True)
+
+
+def _workload_order(workload: tuple[str, Family | None, int | None]) -> tuple[Any, Any]:
+    """Return the key that sorts networks as everywhere, and each by its mini-batch."""
+    name, _, batch = workload
+    return (in_order(name), axes.order_of(batch))
 
 
 def _training_notes(families: Sequence[Family]) -> list[str]:
     """Return a line for each loss of these networks, and one on sampling machines."""
     lines = []
-    if any(family.loss == "cross_entropy" for family in families):
+    losses = {family.loss for family in families}
+    if "cross_entropy" in losses:
         lines.append(
             "Softmax cross-entropy, mean over the mini-batch; for LSTMs over the time steps too."
         )
-    if any(family.loss == "squares" for family in families):
+    if "squares" in losses:
         lines.append("Mean squared error: over the mini-batch, its steps and the outputs.")
     if any(family.clip for family in families):
         lines.append(
@@ -152,23 +167,26 @@ def _training_notes(families: Sequence[Family]) -> list[str]:
 
 def _published_notes(names: Collection[str]) -> list[str]:
     """Return a line on the other parameter counts of these networks in the 2016 paper's Table 2."""
-    shown = [name for name in PARAMETERS_OF_2016 if name in names]
-    if not shown:
+    counts = []
+    for name, parameters in PARAMETERS_OF_2016.items():
+        if name in names:
+            counts.append(f"{name} {parameters}")
+    if not counts:
         return []
-    given = ", ".join(f"{name} {PARAMETERS_OF_2016[name]}" for name in shown)
-    multiply_adds = " (resnet50's are multiply-adds)" if "resnet50" in shown else ""
+    words = ", ".join(counts)
+    if "resnet50" in names:
+        words += " (resnet50's are multiply-adds)"
     return [
-        (
-            f"Parameters in the 2016 paper's Table 2: {given}{multiply_adds}; its scripts' "
-            "networks are those above."
-        )
+        (f"Parameters in the 2016 paper's Table 2: {words}; its scripts' networks are those above.")
     ]
 
 
 def hardware_table(host: Host) -> Table:
     """Return the probe's description of a machine."""
     rows = tuple(entries(name, value) for name, value in host.description)
-    notes = () if rows else ("The store has no description of this machine.",)
+    notes: tuple[str, ...] = ()
+    if not rows:
+        notes = ("The store has no description of this machine.",)
     return Table(f"Table 3. Hardware: {host.name}", ("", ""), rows, notes, words=True)
 
 
@@ -176,7 +194,9 @@ def _short_text(value: object) -> str:
     if isinstance(value, dict):
         value = ", ".join(f"{key} {content}" for key, content in value.items())
     text = " ".join(str(value).split())
-    return text if len(text) <= 100 else text[:97] + "..."
+    if len(text) > 100:
+        text = text[:97] + "..."
+    return text
 
 
 REPORT = Report(

@@ -7,6 +7,7 @@ so its value decides.
 """
 
 import functools
+import itertools
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -100,8 +101,10 @@ class Claim:
         """The machine that it requires: "4 cores, a GPU"."""
         cores = f"{self.cores} cores" if self.cores else ""
         gpus = ""
-        if self.gpus:
-            gpus = "a GPU" if self.gpus == 1 else f"{self.gpus} GPUs"
+        if self.gpus == 1:
+            gpus = "a GPU"
+        elif self.gpus:
+            gpus = f"{self.gpus} GPUs"
         if self.gpu:
             gpus += f" ({self.gpu.replace('|', ', ')})"
         return ", ".join(filter(None, (cores, gpus)))
@@ -136,9 +139,11 @@ class Evidence:
     @property
     def missing(self) -> tuple[Question, ...]:
         """The figures that were not measured."""
-        return tuple(
-            question for question, answer in self.figures if answer is ClaimVerdict.NOT_MEASURED
-        )
+        questions = []
+        for question, answer in self.figures:
+            if answer is ClaimVerdict.NOT_MEASURED:
+                questions.append(question)
+        return tuple(questions)
 
 
 @dataclass(frozen=True)
@@ -163,13 +168,17 @@ class Claims:
 
 def try_claims(claims: Sequence[Claim], tables: Tables, reference: str = "") -> Claims:
     """Try these claims on the user's results, or on the published table named ``reference``."""
-    questions_by_claim = [ask(claim.figures, tables) for claim in claims]
-    all_questions = [question for questions in questions_by_claim for question in questions]
+    all_questions = []
+    counts = []
+    for claim in claims:
+        questions = ask(claim.figures, tables)
+        all_questions += questions
+        counts.append(len(questions))
     # The answers depend on the number of tests in the report, so all questions are asked at once.
-    remaining_answers = iter(answers(all_questions))
+    answered = iter(zip(all_questions, answers(all_questions), strict=True))
     tried = []
-    for claim, questions in zip(claims, questions_by_claim, strict=True):
-        evidence_here = evidence([(question, next(remaining_answers)) for question in questions])
+    for claim, count in zip(claims, counts, strict=True):
+        evidence_here = evidence(itertools.islice(answered, count))
         evidence_on_paper = None if claim.paper == OWN else on_paper(claim)
         tried.append(Tried(claim, evidence_on_paper, evidence_here))
     return Claims(tuple(tried), tables.matrix.notes, reference)
@@ -177,7 +186,10 @@ def try_claims(claims: Sequence[Claim], tables: Tables, reference: str = "") -> 
 
 def ask(figures: Iterable[Figure], tables: Tables) -> list[Question]:
     """Return the questions of these figures about the tables."""
-    return [question for figure in figures for question in figure.questions(tables)]
+    questions: list[Question] = []
+    for figure in figures:
+        questions += figure.questions(tables)
+    return questions
 
 
 def loss_questions(name: str, losses: Losses) -> list[Question]:
@@ -213,9 +225,14 @@ def _try_on_paper(claim: Claim) -> Evidence:
 
 @functools.cache
 def _published(table: str, machines: frozenset[str]) -> Tables:
-    matrix = published_matrix(study(table)) if table in TABLES else Matrix()
+    matrix = Matrix()
+    if table in TABLES:
+        matrix = published_matrix(study(table))
     if machines:
-        cells = {key: cell for key, cell in matrix.cells.items() if cell.column.machine in machines}
+        cells = {}
+        for key, cell in matrix.cells.items():
+            if cell.column.machine in machines:
+                cells[key] = cell
         matrix = replace(matrix, cells=cells)
     return Tables(matrix, lambda cell: cell.row.framework)
 
@@ -286,7 +303,9 @@ def _answer(question: Question, p_values: dict[float, float | None]) -> ClaimVer
     if is_unclear:
         return ClaimVerdict.INCONCLUSIVE
     as_large = claimed.size is None or claimed.size / SIZE <= ratio.value <= claimed.size * SIZE
-    return ClaimVerdict.REPRODUCES if as_large else ClaimVerdict.IN_DIRECTION
+    if as_large:
+        return ClaimVerdict.REPRODUCES
+    return ClaimVerdict.IN_DIRECTION
 
 
 def _is_above(
@@ -294,7 +313,12 @@ def _is_above(
 ) -> bool | None:
     """Return whether a figure is clearly above a bound, or clearly below; None where neither."""
     if question.times is None:
-        return None if ratio.value == bound else ratio.value > bound
+        if ratio.value == bound:
+            return None
+        return ratio.value > bound
     over_bound = ratio.changed(lambda value: value / bound)
-    verdict = judge_ratio(over_bound, p_value, WORSE if bound == 1.0 else 1.0)
-    return verdict is RatioVerdict.SLOWER if verdict.clear else None
+    threshold = WORSE if bound == 1.0 else 1.0
+    verdict = judge_ratio(over_bound, p_value, threshold)
+    if not verdict.clear:
+        return None
+    return verdict is RatioVerdict.SLOWER

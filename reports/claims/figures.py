@@ -26,7 +26,6 @@ from dlbench.reports.curve.elman import sizes_of
 from dlbench.reports.curve.training import SETTING, Losses, published_losses
 from dlbench.reports.results.cells import CellResult, fastest_mode
 from dlbench.reports.results.flag_kinds import Flag
-from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import rest_of, work_name
 from dlbench.reports.results.networks import FIRST, Networks
@@ -68,8 +67,11 @@ class Claimed(NamedTuple):
     @property
     def words(self) -> str:
         """As in "above 2, about 12"."""
-        ends = [("above", self.least), ("below", self.most), ("about", self.size)]
-        return ", ".join(f"{word} {end:.4g}" for word, end in ends if end is not None)
+        words = []
+        for word, end in (("above", self.least), ("below", self.most), ("about", self.size)):
+            if end is not None:
+                words.append(f"{word} {end:.4g}")
+        return ", ".join(words)
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,11 @@ def time_question(
     second = usable(under)
     if first is None or second is None:
         return Question(what, claimed, None, missing=_why_pair_is_missing(over, under))
-    flags = {flag.kind: flag for cell in (over, under) if cell is not None for flag in cell.flags}
+    flags = {}
+    for cell in (over, under):
+        if cell is not None:
+            for flag in cell.flags:
+                flags[flag.kind] = flag
     return Question(
         what, claimed, ratio(first, second), (first, second), flags=tuple(flags.values())
     )
@@ -135,7 +141,9 @@ def why_missing(cell: CellResult | None) -> str:
         status = "no number that can be used"
     else:
         status = cell.status.value.replace("_", " ")
-    return f"{status}, {cell.reason}" if cell.reason else status
+    if cell.reason:
+        return f"{status}, {cell.reason}"
+    return status
 
 
 @dataclass(frozen=True)
@@ -171,10 +179,11 @@ class Tables:
         if table == "elman":
             return list(self._elman_points())
         if table == "cells":
-            return [
-                self._point(cell, {"machine": cell.machine, **cell.cell._asdict()})
-                for cell in self.matrix.cells.values()
-            ]
+            points = []
+            for cell in self.matrix.cells.values():
+                labels = {"machine": cell.machine, **cell.cell._asdict()}
+                points.append(self._point(cell, labels))
+            return points
         if table == "losses":
             return list(self._loss_points())
         return list(_brandfonbrener_points())
@@ -188,7 +197,8 @@ class Tables:
             facts["cores"] = host.own_cores
         else:
             index = column.device.partition(":")[2]
-            description = dict(host.description).get(f"GPU {index}" if index else "GPU", "")
+            key = f"GPU {index}" if index else "GPU"
+            description = dict(host.description).get(key, "")
             facts["on"] = "gpu"
             facts["gpu"] = description.partition(",")[0]
         point_axes = {name: value for name, value in labels.items() if name != "adapter"}
@@ -204,10 +214,11 @@ class Tables:
                 continue
             if not _has_usual_values(cell.cell) or computes_nothing(cell):
                 continue
+            threads = column.threads if column.on_cpu else None
             labels = {
                 "machine": column.machine,
                 "device": column.device,
-                "threads": column.threads if column.on_cpu else None,
+                "threads": threads,
                 "tool": self.tool_of(cell),
                 "network": network,
                 "batch_size": batch,
@@ -218,11 +229,11 @@ class Tables:
         for (machine, row), cells_by_size in sizes_of(self.matrix, self.networks).items():
             if row.batch_size != 1 or not _has_usual_values(row):
                 continue
-            row_axes = {
-                name: getattr(row, name) for name in ("framework", "mode", "device", "threads")
-            }
+            labels = {"machine": machine}
+            for name in ("framework", "mode", "device", "threads"):
+                labels[name] = getattr(row, name)
             for size, cell in cells_by_size.items():
-                yield self._point(cell, {"machine": machine, **row_axes, **size._asdict()})
+                yield self._point(cell, {**labels, **size._asdict()})
 
     def _loss_points(self) -> Iterator[FigurePoint]:
         losses = published_losses() if self.losses is None else self.losses
@@ -239,10 +250,10 @@ def _has_usual_values(cell: Cell) -> bool:
 def _brandfonbrener_points() -> Iterator[FigurePoint]:
     for line in lines_of("brandfonbrener2017.csv"):
         if line["seconds"]:
-            point_axes = {
-                name: int(line[name]) if line[name].isdecimal() else line[name]
-                for name in _RUN_COLUMNS
-            }
+            point_axes: dict[str, int | str] = {}
+            for name in _RUN_COLUMNS:
+                text = line[name]
+                point_axes[name] = int(text) if text.isdecimal() else text
             yield FigurePoint(point_axes, value=float(line["seconds"]), also={"note": line["note"]})
 
 
@@ -263,9 +274,10 @@ def _make_lists(given: object) -> object:
     if isinstance(row, str) and ":" in row and "mode" not in given:
         framework, mode = row.rsplit(":", 1)
         given = {**given, "framework": framework, "mode": mode}
-    return {
-        name: tuple(value) if isinstance(value, list) else (value,) for name, value in given.items()
-    }
+    lists = {}
+    for name, value in given.items():
+        lists[name] = tuple(value) if isinstance(value, list) else (value,)
+    return lists
 
 
 def _check_axes(chosen: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
@@ -273,7 +285,9 @@ def _check_axes(chosen: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]
     for name, wanted in chosen.items():
         if name not in _KINDS:
             near = difflib.get_close_matches(str(name), _KINDS, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(_KINDS)}"
+            hint = f"There are: {', '.join(_KINDS)}"
+            if near:
+                hint = f"Did you mean {near[0]!r}?"
             raise ValueError(f"there is no axis {str(name)[:40]!r}. {hint}")
         kind = _KINDS[name]
         is_valid = all(type(value) is kind or _is_operator(value) for value in wanted)
@@ -330,7 +344,9 @@ class Figure(BaseModel):
     @property
     def claimed(self) -> Claimed:
         """The bounds and the size."""
-        return Claimed(0.5) if self.fact else Claimed(self.least, self.most, self.size)
+        if self.fact:
+            return Claimed(0.5)
+        return Claimed(self.least, self.most, self.size)
 
     def questions(self, tables: Tables) -> Iterator[Question]:
         """Yield a question for each figure that has a point in these tables."""
@@ -338,13 +354,16 @@ class Figure(BaseModel):
             yield value_question(self.words, self.value, self.claimed)
             return
         table = tables.points(self.of)
-        parts = ("cells", "besides", "slower", "faster")
-        exact = self.model_copy(update={part: _exact(getattr(self, part), table) for part in parts})
+        exact_parts = {}
+        for part in ("cells", "besides", "slower", "faster"):
+            exact_parts[part] = _exact(getattr(self, part), table)
+        exact = self.model_copy(update=exact_parts)
         yield from exact._ask(table, tables)
 
     def _ask(self, table: Sequence[FigurePoint], tables: Tables) -> Iterator[Question]:
         points = [point for point in table if _matches(point, self.cells)]
-        several = len({point["machine"] for point in points}) > 1
+        machines = {point["machine"] for point in points}
+        several = len(machines) > 1
         if self.fact:
             yield from self._facts(points, several)
         elif self.printed is not None:
@@ -411,23 +430,21 @@ class Figure(BaseModel):
         several: bool,
         method: str,
     ) -> Iterator[Question]:
-        values = [
-            (slower, faster, slower.value / faster.value)
-            for slower, faster in pairs
-            if slower is not None and faster is not None and slower.cell is None
-        ]
+        values = []
+        for slower_point, faster_point in pairs:
+            if slower_point is None or faster_point is None or slower_point.cell is not None:
+                continue
+            values.append((slower_point, faster_point, slower_point.value / faster_point.value))
         if self.result == "crossing":
-            (low, first), (high, last) = sorted(
-                (slower[self.axis], quotient) for slower, _, quotient in values
-            )
+            ends = [(slower[self.axis], quotient) for slower, _, quotient in values]
+            (low, first), (high, last) = sorted(ends)
             share = -math.log(first) / math.log(last / first)
             crossing = low * (high / low) ** share
             yield value_question(f"{self.axis} with a ratio of 1", crossing, self.claimed)
         elif self.result == "largest":
             slower, faster, most = max(values, key=lambda pair: pair[2])
-            yield value_question(
-                f"largest: {_pair_name(slower, faster, several)}", most, self.claimed
-            )
+            what = f"largest: {_pair_name(slower, faster, several)}"
+            yield value_question(what, most, self.claimed)
         elif values:
             for slower, faster, quotient in values:
                 what = _pair_name(slower, faster, several)
@@ -450,13 +467,13 @@ class Figure(BaseModel):
         """Ask of each place whether its cell ends so, for "never" over all its mini-batches."""
         never = self.fact.startswith("never")
         statuses = FAILED if self.fact == "fails" else (Status.OUT_OF_MEMORY,)
-
-        def place(point: FigurePoint) -> tuple[Any, ...]:
-            return tuple(
-                value for name, value in point.axes.items() if not (never and name == "batch_size")
-            )
-
-        for points_at_place in grouped(points, place).values():
+        points_by_place: dict[tuple[Any, ...], list[FigurePoint]] = {}
+        for point in points:
+            place_axes = dict(point.axes)
+            if never:
+                place_axes.pop("batch_size", None)
+            points_by_place.setdefault(tuple(place_axes.values()), []).append(point)
+        for points_at_place in points_by_place.values():
             cells = [point.cell for point in points_at_place if point.cell is not None]
             asked = cells if never else [fastest_mode(cells)]
             ended = any(cell.status in statuses for cell in asked)
@@ -472,14 +489,21 @@ def _chosen(
     points: Sequence[FigurePoint], side: Mapping[str, tuple[Any, ...]]
 ) -> list[FigurePoint]:
     """Return the points that count for a side: the fastest or slowest, or one for each value."""
-    apart = [name for name, wanted in side.items() if EACH in wanted]
+    apart = []
+    slowest = False
+    for name, wanted in side.items():
+        if EACH in wanted:
+            apart.append(name)
+        if SLOWEST in wanted:
+            slowest = True
     if "machine" in apart:
         apart.append("device")
-    slowest = any(SLOWEST in wanted for wanted in side.values())
+    points_by_values: dict[tuple[Any, ...], list[FigurePoint]] = {}
+    for point in points:
+        values = tuple(point[name] for name in apart)
+        points_by_values.setdefault(values, []).append(point)
     chosen = []
-    for points_alike in grouped(
-        points, lambda point: tuple(point[name] for name in apart)
-    ).values():
+    for points_alike in points_by_values.values():
         cells = [point.cell for point in points_alike if point.cell is not None]
         if cells:
             best = fastest_mode(cells)
@@ -498,7 +522,8 @@ def _exact(
     exact = {}
     for axis, wanted in chosen.items():
         names = {point[axis] for point in points}
-        exact[axis] = tuple(_exact_word(word, names) for word in wanted)
+        words = [_exact_word(word, names) for word in wanted]
+        exact[axis] = tuple(words)
     return exact
 
 
@@ -513,8 +538,12 @@ def _exact_word(word: Any, names: Collection[Any]) -> Any:
 
 def _matches(point: FigurePoint, chosen: Mapping[str, tuple[Any, ...]]) -> bool:
     for name, wanted in chosen.items():
-        conditions = [word for word in wanted if word not in (ANY, EACH, SLOWEST)]
-        if conditions and not any(_fits(point, point[name], word) for word in conditions):
+        has_condition = fits = False
+        for word in wanted:
+            if word not in (ANY, EACH, SLOWEST):
+                has_condition = True
+                fits = fits or _fits(point, point[name], word)
+        if has_condition and not fits:
             return False
     return True
 
@@ -551,17 +580,25 @@ def _fits(point: FigurePoint, value: Any, wanted: Any) -> bool:
 def _pair_name(slower: FigurePoint | None, faster: FigurePoint | None, several: bool) -> str:
     """Return the name of a pair: the common part once, a missing side as a question mark."""
     if slower is not None and faster is not None and slower.cell is None:
-        apart = [name for name, value in slower.axes.items() if faster.axes.get(name) != value]
-        sides = []
-        for point in (slower, faster):
-            sides.append(", ".join(str(point[name]) for name in apart))
-        return f"{_side_name(slower, several, *apart)}: {' / '.join(sides)}"
-    names = ["?" if point is None else _side_name(point, several) for point in (slower, faster)]
-    shared = next(
-        work_name(point.cell.cell)
-        for point in (slower, faster)
-        if point is not None and point.cell is not None
-    )
+        apart = []
+        slower_values = []
+        faster_values = []
+        for name, value in slower.axes.items():
+            if faster.axes.get(name) != value:
+                apart.append(name)
+                slower_values.append(str(slower[name]))
+                faster_values.append(str(faster[name]))
+        sides = f"{', '.join(slower_values)} / {', '.join(faster_values)}"
+        return f"{_side_name(slower, several, *apart)}: {sides}"
+    names = []
+    shared = None
+    for point in (slower, faster):
+        if point is None:
+            names.append("?")
+            continue
+        names.append(_side_name(point, several))
+        if shared is None and point.cell is not None:
+            shared = work_name(point.cell.cell)
     prefix = f"{shared}, "
     if all(name.startswith(prefix) or name == "?" for name in names):
         short_names = [name.removeprefix(prefix) for name in names]
@@ -571,13 +608,19 @@ def _pair_name(slower: FigurePoint | None, faster: FigurePoint | None, several: 
 
 def _side_name(point: FigurePoint, several: bool, *left_out: str) -> str:
     if point.cell is None:
-        labels = {name: str(value) for name, value in point.axes.items() if name not in left_out}
-        return ", ".join(
-            text if text.lower().startswith(name) else f"{name} {text}"
-            for name, text in labels.items()
-        )
-    where = f" on {point['host']}" if several else ""
-    return f"{work_name(point.cell.cell)}, {rest_of(point.cell.cell)}{where}"
+        labels = []
+        for name, value in point.axes.items():
+            if name in left_out:
+                continue
+            text = str(value)
+            if not text.lower().startswith(name):
+                text = f"{name} {text}"
+            labels.append(text)
+        return ", ".join(labels)
+    side_name = f"{work_name(point.cell.cell)}, {rest_of(point.cell.cell)}"
+    if several:
+        side_name += f" on {point['host']}"
+    return side_name
 
 
 class OwnClaim(Figure):

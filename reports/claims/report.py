@@ -64,11 +64,16 @@ def _analyse(source: ReportSource) -> Claims:
     if options.reference:
         tables = Tables(matrix, lambda cell: cell.row.framework, losses={})
     else:
-        adapters = {
-            stand.adapter: tool for tool, stand in source.counterparts().items() if stand.adapter
-        }
+        adapters = {}
+        for tool, stand in source.counterparts().items():
+            if stand.adapter:
+                adapters[stand.adapter] = tool
         builds = source.builds()
-        tool_of = tools_of_stands(adapters, lambda cell: builds.of(cell).adapter)
+
+        def adapter_of(cell: CellResult) -> str:
+            return builds.of(cell).adapter
+
+        tool_of = tools_of_stands(adapters, adapter_of)
         records = source.results().records
         tables = Tables(matrix, tool_of, networks_of(records), losses_of(learnt_of(records)))
     return try_claims(_chosen(options), tables, options.reference)
@@ -88,7 +93,9 @@ def tools_of_stands(
             return adapters[adapter]
         row = cell.row.framework
         # A row may have the name of a tool of the papers, and be another program.
-        return f"{row} by {adapter}" if row in adapters.values() else row
+        if row in adapters.values():
+            return f"{row} by {adapter}"
+        return row
 
     return tool_of
 
@@ -99,14 +106,21 @@ SHOWN = 4
 
 def _evidence_value(side: str, name: str) -> Callable[[Tried], Any]:
     """Return an accessor of one attribute of the evidence "on_paper" or "here"."""
-    return lambda tried: getattr(getattr(tried, side), name, None)
+
+    def value(tried: Tried) -> Any:
+        return getattr(getattr(tried, side), name, None)
+
+    return value
 
 
 def _verdict_on_paper(tried: Tried) -> Entry:
-    return Entry("") if tried.on_paper is None else _verdict(tried.on_paper)
+    if tried.on_paper is None:
+        return Entry("")
+    return _verdict(tried.on_paper)
 
 
 def _columns(place: str = "here", own: bool = False) -> tuple[Column[Tried], ...]:
+    heading_on_paper = None if own else "on its own table"
     return (
         Column("id", "", lambda tried: tried.claim.id),
         Column("paper", None, lambda tried: tried.claim.paper),
@@ -114,7 +128,7 @@ def _columns(place: str = "here", own: bool = False) -> tuple[Column[Tried], ...
         Column("claim", "claim", lambda tried: tried.claim.words),
         Column(
             "verdict_on_paper",
-            None if own else "on its own table",
+            heading_on_paper,
             _evidence_value("on_paper", "verdict"),
             _verdict_on_paper,
         ),
@@ -179,62 +193,80 @@ def _notes(all_tried: Sequence[Tried], place: str) -> Iterator[str]:
             lack = (how, _lacking_cells(tried), tried.claim.measure)
             names_by_lack.setdefault(lack, []).append(name)
     for (how, cells, command), names in names_by_lack.items():
-        measure = f" Measure: `{command}`" if command else ""
-        yield f"{how} {', '.join(names)}: {cells}.{measure}"
+        line = f"{how} {', '.join(names)}: {cells}."
+        if command:
+            line += f" Measure: `{command}`"
+        yield line
 
 
 def _lacking_cells(tried: Tried) -> str:
     if not tried.here.missing:
         return tried.claim.needs or "none of its cells"
     first, *others = tried.here.missing
-    more = f" and {len(others)} more" if others else ""
-    return f"{first.what}{more} ({first.missing.removesuffix('.')})"
+    words = first.what
+    if others:
+        words += f" and {len(others)} more"
+    return f"{words} ({first.missing.removesuffix('.')})"
 
 
 def figures(evidence: Evidence) -> str:
     """Return the figures in words: each of a few, the range of many and how many hold."""
-    measured = [question for question, _ in evidence.figures if question.found is not None]
-    ratios = [question.found for question in measured if question.found is not None]
-    are_facts = all(ratio.method == FACT for ratio in ratios)
+    measured = []
+    values = []
+    claimed_ranges = []
+    are_facts = True
+    for question, _ in evidence.figures:
+        if question.found is not None:
+            measured.append(question)
+            values.append(question.found.value)
+            claimed_ranges.append(question.claimed)
+            are_facts = are_facts and question.found.method == FACT
     claimed = ""
     if not are_facts:
-        claimed = f", claimed {_claimed_range([question.claimed for question in measured])}"
+        claimed = f", claimed {_claimed_range(claimed_ranges)}"
     if len(measured) <= SHOWN:
         return "; ".join(map(_figure, measured)) + claimed
     hold = f"{evidence.holds} of {evidence.of} hold"
     if are_facts:
         return hold
-    values = [ratio.value for ratio in ratios]
     return f"{number(min(values))} to {number(max(values))}{claimed}: {hold}"
 
 
 def _claimed_range(all_claimed: Sequence[Claimed]) -> str:
     """Return the claimed bounds and sizes; of many sizes the least and the greatest."""
-    words = list(dict.fromkeys(claimed.words for claimed in all_claimed))
-    sizes = [claimed.size for claimed in all_claimed if claimed.size is not None]
+    words: dict[str, None] = {}
+    bounds: dict[str, None] = {}
+    sizes = []
+    for claimed in all_claimed:
+        words[claimed.words] = None
+        bounds[claimed._replace(size=None).words] = None
+        if claimed.size is not None:
+            sizes.append(claimed.size)
     if len(words) <= SHOWN or not sizes:
         return " or ".join(words)
-    bounds = dict.fromkeys(claimed._replace(size=None).words for claimed in all_claimed)
     return f"{' or '.join(bounds)}, about {number(min(sizes))} to {number(max(sizes))}"
 
 
 def _warnings(evidence: Evidence) -> str:
     """Return the number of figures from cells with a flag, and the names of these flags."""
-    flagged = []
+    count = 0
+    kinds: dict[str, None] = {}
     for question, _ in evidence.figures:
         if question.found is not None and question.flags:
-            flagged.append(question.flags)
-    if not flagged:
+            count += 1
+            for flag in question.flags:
+                kinds[flag.kind.name] = None
+    if not count:
         return ""
-    kinds = dict.fromkeys(flag.kind.name for flags in flagged for flag in flags)
-    return f" ({len(flagged)} with a warning: {', '.join(kinds)})"
+    return f" ({count} with a warning: {', '.join(kinds)})"
 
 
 def _figure(question: Question) -> str:
     ratio = question.found
     assert ratio is not None
     if ratio.method == FACT:
-        return f"{question.what}: {'yes' if ratio.value else 'no'}"
+        answer = "yes" if ratio.value else "no"
+        return f"{question.what}: {answer}"
     ends = ""
     if ratio.low is not None and ratio.high is not None:
         ends = f" ({number(ratio.low)} to {number(ratio.high)})"

@@ -57,14 +57,18 @@ def csv_text(rows: Rows) -> str:
 def _field(line: Mapping[str, Any], column: str) -> Any:
     value: Any = line
     for key in column.split("."):
-        value = None if value is None else value[key]
+        if value is not None:
+            value = value[key]
     if column == "flags":
         value = " ".join(flag["name"] for flag in value)
     elif column.endswith("wait_policy"):
-        value = " ".join(f"{name}={set_to}" for name, set_to in (value or {}).items())
+        variables = value or {}
+        value = " ".join(f"{name}={set_to}" for name, set_to in variables.items())
     if value is None:
         return ""
-    return _inert(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return _inert(value)
+    return value
 
 
 def _inert(text: str) -> str:

@@ -52,7 +52,8 @@ class Entry(NamedTuple):
     @property
     def plain(self) -> str:
         """The entry without colour."""
-        return f"{'*' if self.best else ''}{self.text}{self.interval}{self.marks}"
+        text = f"{self.text}{self.interval}{self.marks}"
+        return f"*{text}" if self.best else text
 
 
 def entries(*texts: str) -> tuple[Entry, ...]:
@@ -110,17 +111,21 @@ class Page(NamedTuple):
         def line(text: str) -> str:
             return spelled(visible(text.replace(BEST, best)).rstrip(), encoding)
 
-        def inert_table(table: Table) -> Table:
-            return table._replace(
+        tables = []
+        for table in self.tables:
+            if not table.rows and not table.notes:
+                continue
+            rows = [tuple(map(inert_entry, row)) for row in table.rows]
+            spans = [(field(name), count) for name, count in table.spans]
+            inert_table = table._replace(
                 title=field(table.title),
                 head=tuple(map(field, table.head)),
-                rows=tuple(tuple(map(inert_entry, row)) for row in table.rows),
+                rows=tuple(rows),
                 notes=tuple(map(line, table.notes)),
-                spans=tuple((field(name), count) for name, count in table.spans),
+                spans=tuple(spans),
             )
-
-        tables = tuple(inert_table(table) for table in self.tables if table.rows or table.notes)
-        return Page(tuple(map(line, self.before)), tables, tuple(map(line, self.after)))
+            tables.append(inert_table)
+        return Page(tuple(map(line, self.before)), tuple(tables), tuple(map(line, self.after)))
 
 
 def multiple(ratio: Estimate, marks: str = "", best: bool = False) -> Entry:
@@ -156,14 +161,21 @@ def common_flags(cells: "Iterable[CellResult]") -> set[FlagKind]:
     cells = list(cells)
     if len(cells) <= 1:
         return set()
-    return {kind for kind in KINDS if all(cell.has(kind) for cell in cells)}
+    common = set()
+    for kind in KINDS:
+        if all(cell.has(kind) for cell in cells):
+            common.add(kind)
+    return common
 
 
 def flag_lines(
     cells: "Iterable[CellResult]", common: Collection[FlagKind] = (), every: str = "every number:"
 ) -> list[str]:
     """Return the legend of the marks of these cells; ``every`` replaces a mark that all have."""
-    raised = {flag.kind for cell in cells for flag in cell.flags}
+    raised = set()
+    for cell in cells:
+        for flag in cell.flags:
+            raised.add(flag.kind)
     lines = []
     for kind in KINDS:
         if kind in raised:

@@ -17,10 +17,11 @@ from dlbench.reports.results.safe_text import one_line, visible, written_out
 def page_to_markdown(page: Page) -> str:
     """Return the words before as paragraphs, the tables, and the words after as a list."""
     page = page.inert(best="bold:")
-    before = "\n".join(f"{paragraph(line)}\n" for line in page.before)
-    return "\n".join(
-        filter(None, [before, *map(_markdown_table, page.tables), _markdown_list(page.after)])
-    )
+    parts = ["\n".join(f"{paragraph(line)}\n" for line in page.before)]
+    for table in page.tables:
+        parts.append(_markdown_table(table))
+    parts.append(_markdown_list(page.after))
+    return "\n".join(part for part in parts if part)
 
 
 def _markdown_table(table: Table) -> str:
@@ -48,7 +49,9 @@ def pipe_row(fields: Iterable[str]) -> str:
 
 def _markdown_entry(entry: Entry) -> str:
     text = escaped(entry.text + entry.interval + entry.marks)
-    return f"**{text}**" if entry.best else text
+    if entry.best:
+        return f"**{text}**"
+    return text
 
 
 def _markdown_list(lines: Iterable[str]) -> str:
@@ -77,7 +80,9 @@ def paragraph(text: str) -> str:
 
 def _escape_start(match: re.Match[str]) -> str:
     """Return the start of a line with a backslash after a number, or before another mark."""
-    return f"{match[0]}\\" if match[1] else f"\\{match[0]}"
+    if match[1]:
+        return f"{match[0]}\\"
+    return f"\\{match[0]}"
 
 
 def escaped(text: str) -> str:
@@ -130,14 +135,18 @@ def page_to_latex(page: Page) -> str:
 
 def _latex_table(table: Table) -> str:
     columns = len(table.head)
-    kinds = "l" * columns if table.words else "l" + "r" * (columns - 1)
+    others = "l" if table.words else "r"
+    kinds = "l" + others * (columns - 1)
     text = f"% {table.title}\n\\begin{{tabular}}{{{kinds}}}\n\\hline\n"
     if table.spans:
-        names = [rf"\multicolumn{{{count}}}{{c}}{{{_latex(name)}}}" for name, count in table.spans]
-        text += " & ".join(["", *names]) + r" \\" + "\n"
+        names = [""]
+        for name, count in table.spans:
+            names.append(rf"\multicolumn{{{count}}}{{c}}{{{_latex(name)}}}")
+        text += " & ".join(names) + r" \\" + "\n"
     if any(table.head):
-        text += " & ".join(_latex(head) for head in table.head) + r" \\" + "\n\\hline\n"
-    text += "".join(_latex_row(row, columns) for row in table.rows)
+        text += " & ".join(map(_latex, table.head)) + r" \\" + "\n\\hline\n"
+    for row in table.rows:
+        text += _latex_row(row, columns)
     return f"{text}\\hline\n\\end{{tabular}}\n{_latex_lines(table.notes)}"
 
 
@@ -147,7 +156,9 @@ def _latex_row(row: tuple[Entry, ...], columns: int) -> str:
     fields = []
     for entry in row:
         text = _latex(entry.text + entry.interval + entry.marks)
-        fields.append(rf"\textbf{{{text}}}" if entry.best else text)
+        if entry.best:
+            text = rf"\textbf{{{text}}}"
+        fields.append(text)
     return " & ".join(fields) + r" \\" + "\n"
 
 

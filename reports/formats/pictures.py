@@ -8,7 +8,7 @@ import math
 import tempfile
 import textwrap
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -155,9 +155,13 @@ def bars(
 
     Values go upwards, or across where ``along`` goes ``down``.
     """
-    values = [value for value, _, _ in intervals]
-    below = [0.0 if low is None else max(0.0, value - low) for value, low, _ in intervals]
-    above = [0.0 if high is None else max(0.0, high - value) for value, _, high in intervals]
+    values = []
+    below = []
+    above = []
+    for value, low, high in intervals:
+        values.append(value)
+        below.append(0.0 if low is None else max(0.0, value - low))
+        above.append(0.0 if high is None else max(0.0, high - value))
     ends = [below, above]
     if down:
         panel.errorbar(values, along, xerr=ends, markersize=4, elinewidth=0.9, **style)
@@ -171,7 +175,7 @@ def gridded(panel: "Axes", title: str, sizes: Sequence[float] = ()) -> None:
 
     if sizes:
         panel.xaxis.set_major_locator(FixedLocator(sizes))
-        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.xaxis.set_major_formatter(FuncFormatter(_tick_label))
         panel.xaxis.set_minor_locator(NullLocator())
     panel.set_title(title, fontsize=9, loc="left", gid=_TITLE)
     panel.grid(color="#dddddd", linewidth=0.5)
@@ -195,8 +199,12 @@ def log_ticks(axis: "Axis", low: float, high: float) -> None:
         steps = (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
     axis.set_major_locator(LogLocator(subs=steps))
     # The usual labels of powers are formulas, which pictures do not show.
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(_tick_label))
     axis.set_minor_formatter(NullFormatter())
+
+
+def _tick_label(value: float, place: int | None) -> str:
+    return f"{value:g}"
 
 
 def dated(panel: "Axes", fewest: int, most: int) -> None:
@@ -250,16 +258,25 @@ def dots_to_picture(pages: Iterable[Dots], path: Path, columns: int = 2) -> list
 
     A file has at most `MOST_PANELS` panels. Raises ReportError.
     """
-    parts = (
-        page._replace(panels=page.panels[start : start + MOST_PANELS])
-        for page in pages
-        for start in range(0, len(page.panels), MOST_PANELS)
-    )
-    return write_pages((_figure(part, columns) for part in parts), path)
+    return write_pages(_figures(pages, columns), path)
+
+
+def _figures(pages: Iterable[Dots], columns: int) -> Iterator["Figure"]:
+    """Yield a figure for every `MOST_PANELS` panels of each page."""
+    for page in pages:
+        for start in range(0, len(page.panels), MOST_PANELS):
+            part = page._replace(panels=page.panels[start : start + MOST_PANELS])
+            yield _figure(part, columns)
 
 
 def _figure(page: Dots, columns: int) -> "Figure":
-    series = tuple(dict.fromkeys(name for panel in page.panels for _, name in panel.points))
+    series_numbers: dict[str, int] = {}
+    ends: list[float] = []
+    for content in page.panels:
+        for (_, name), interval in content.points.items():
+            series_numbers.setdefault(name, len(series_numbers))
+            ends.extend(end for end in interval if end is not None)
+    series = tuple(series_numbers)
     tallest = max((len(panel.names) for panel in page.panels), default=1)
     size = (5.2, _AROUND + _LINE * tallest)
     figure, axes = figure_of(
@@ -268,18 +285,13 @@ def _figure(page: Dots, columns: int) -> "Figure":
     for panel, content in zip(axes.flat, page.panels, strict=False):
         _panel(panel, content, series, page.same)
     if page.same is None:
-        ends: list[float] = []
-        for content in page.panels:
-            for interval in content.points.values():
-                ends.extend(end for end in interval if end is not None)
         for panel in axes.flat:
             panel.set_xlim(0.0, 1.05 * max(ends, default=1.0))
     figure.suptitle(page.title, fontsize=10)
     figure.supxlabel(page.across, fontsize=8)
-    handles = [_mark(number) for number in range(len(series))]
-    if handles:
+    if series:
         figure.legend(
-            handles,
+            [_mark(number) for number in range(len(series))],
             series,
             loc="outside right center",
             fontsize=8,
@@ -307,7 +319,9 @@ def _style(number: int) -> dict[str, Any]:
 def _panel(panel: "Axes", content: DotPanel, series: Sequence[str], same: float | None) -> None:
     has_one_series = len({name for name, _ in content.points}) == len(content.points)
     for number, series_name in enumerate(series):
-        shift = 0.0 if has_one_series else (number / (len(series) - 1) - 0.5) * _SPREAD
+        shift = 0.0
+        if not has_one_series:
+            shift = (number / (len(series) - 1) - 0.5) * _SPREAD
         positions = []
         intervals = []
         for place, name in enumerate(content.names):

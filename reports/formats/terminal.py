@@ -5,7 +5,6 @@ machine, then with its columns dealt out evenly; nothing is cut off.
 """
 
 import io
-import itertools
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -31,10 +30,11 @@ def page_to_terminal(
 ) -> str:
     """Return the words before, the tables beneath one another, the words after."""
     page = page.inert("*", encoding)
-    tables = (_table(table, width, colour) for table in page.tables)
-    text = "\n".join(
-        filter(None, [_paragraphs(page.before, width), *tables, _paragraphs(page.after, width)])
-    )
+    parts = [_paragraphs(page.before, width)]
+    for table in page.tables:
+        parts.append(_table(table, width, colour))
+    parts.append(_paragraphs(page.after, width))
+    text = "\n".join(part for part in parts if part)
     return spelled(text, encoding)  # the lines of tables
 
 
@@ -55,10 +55,20 @@ def _stacks(table: layout.Table, width: int) -> list[layout.Table]:
         parts = [columns]
         while pieces < count and not all(_fits(table, part, width) for part in parts):
             pieces += 1
-            ends = [round(count * piece / pieces) for piece in range(pieces + 1)]
-            parts = [columns[first:end] for first, end in itertools.pairwise(ends)]
+            parts = _dealt_out(columns, pieces)
         stacks += parts
     return [_keep_columns(table, columns) for columns in stacks]
+
+
+def _dealt_out(columns: tuple[int, ...], pieces: int) -> list[tuple[int, ...]]:
+    """Return neighbouring columns in this many parts, as even as can be."""
+    parts = []
+    first = 0
+    for piece in range(1, pieces + 1):
+        end = round(len(columns) * piece / pieces)
+        parts.append(columns[first:end])
+        first = end
+    return parts
 
 
 def _fits(table: layout.Table, columns: tuple[int, ...], width: int) -> bool:
@@ -81,15 +91,19 @@ def _keep_columns(table: layout.Table, columns: tuple[int, ...]) -> layout.Table
 
 def _widths(table: layout.Table) -> list[int]:
     """Return the width that each column needs for its longest field."""
-    rows = [row for row in table.rows if len(row) > 1]
-    indent = len(_INDENT) if len(rows) < len(table.rows) else 0
-    needed = []
-    for place, head in enumerate(table.head):
-        fields = [head, *(row[place].plain for row in rows)]
-        needed.append(max(map(cell_len, fields)))
-    # A heading stands in the first column, which must not fold it.
-    headings = [cell_len(row[0].plain) for row in table.rows if len(row) == 1]
-    needed[0] = max([needed[0] + indent, *headings])
+    needed = [cell_len(head) for head in table.head]
+    longest_heading = 0
+    has_headings = False
+    for row in table.rows:
+        if len(row) == 1:
+            has_headings = True
+            longest_heading = max(longest_heading, cell_len(row[0].plain))
+            continue
+        for place in range(len(needed)):
+            needed[place] = max(needed[place], cell_len(row[place].plain))
+    # A heading stands in the first column, which must not fold it. Other rows are indented then.
+    if has_headings:
+        needed[0] = max(needed[0] + len(_INDENT), longest_heading)
     return needed
 
 
@@ -98,13 +112,18 @@ def _total(widths: Sequence[int], gap: int = 2) -> int:
 
 
 def _table(table: layout.Table, width: int, colour: bool) -> str:
+    notes = _paragraphs(table.notes, width)
     if table.spans and _total(_widths(table)) > width:
-        stacks = [stack._replace(notes=()) for stack in _stacks(table, width)]
-        text = "\n".join(_table(stack, width, colour) for stack in stacks)
-        return text + _paragraphs(table.notes, width)
-    head = _text([Text(table.title, style="bold")], width, colour) if table.title else ""
-    body = _body(table, width, colour) if table.rows else ""
-    return head + body + _paragraphs(table.notes, width)
+        parts = []
+        for stack in _stacks(table, width):
+            parts.append(_table(stack._replace(notes=()), width, colour))
+        return "\n".join(parts) + notes
+    text = ""
+    if table.title:
+        text += _text([Text(table.title, style="bold")], width, colour)
+    if table.rows:
+        text += _body(table, width, colour)
+    return text + notes
 
 
 def _body(table: layout.Table, width: int, colour: bool) -> str:
@@ -130,23 +149,25 @@ def _body(table: layout.Table, width: int, colour: bool) -> str:
     fits = _total(widths, gap) <= width
     for place, head in enumerate(table.head):
         is_left = table.words or (place == 0 and not numbered)
+        side: Literal["left", "right"] = "left" if is_left else "right"
         least = widths[place] if fits else None
-        shown.add_column(
-            Text(head), justify="left" if is_left else "right", overflow="fold", min_width=least
-        )
+        shown.add_column(Text(head), justify=side, overflow="fold", min_width=least)
+    indent = _INDENT if grouped else ""
     for row in table.rows:
         if len(row) == 1:
             shown.add_row(Text(row[0].text, style="bold"), *[""] * (len(table.head) - 1))
         else:
-            name = Text((_INDENT if grouped else "") + row[0].plain)
-            shown.add_row(name, *map(_styled, row[1:]))
+            shown.add_row(Text(indent + row[0].plain), *map(_styled, row[1:]))
     return _text([shown], width, colour)
 
 
 def _styled(entry: layout.Entry) -> Text:
+    style = ""
     if entry.best:
-        return Text(entry.plain, style="bold green")
-    return Text(entry.plain, style="red" if entry.hole else "")
+        style = "bold green"
+    elif entry.hole:
+        style = "red"
+    return Text(entry.plain, style=style)
 
 
 def _part(table: layout.Table, places: Sequence[int]) -> layout.Table:
@@ -154,8 +175,9 @@ def _part(table: layout.Table, places: Sequence[int]) -> layout.Table:
     head = tuple(table.head[place] for place in places)
     rows = []
     for row in table.rows:
-        is_heading = len(row) == 1
-        rows.append(row if is_heading else tuple(row[place] for place in places))
+        if len(row) > 1:
+            row = tuple(row[place] for place in places)
+        rows.append(row)
     return table._replace(head=head, rows=tuple(rows))
 
 
@@ -178,7 +200,10 @@ def _text(renderables: Iterable[RenderableType], width: int, colour: bool) -> st
 
 def _paragraphs(lines: Iterable[str], width: int) -> str:
     """Return the lines, wrapped with a hanging indent."""
-    return "".join(f"{part}\n" for line in lines for part in wrapped(line, width) or [""])
+    text = ""
+    for line in lines:
+        text += "\n".join(wrapped(line, width)) + "\n"
+    return text
 
 
 def wrapped(line: str, width: int) -> list[str]:
@@ -191,17 +216,20 @@ def wrapped(line: str, width: int) -> list[str]:
     text = line.strip()
     start = " " * min(len(line) - len(line.lstrip()), _MOST_INDENT)
     if cell_len(text) == len(text):
-        commands = [part for part in re.findall("`[^`]*`", text) if part.startswith("`dlbench ")]
-        for command in commands:
-            text = text.replace(command, command.replace(" ", _UNBROKEN))
         room = width - len(start + _INDENT)
+        commands_fit = True
+        for command in re.findall("`[^`]*`", text):
+            if not command.startswith("`dlbench "):
+                continue
+            text = text.replace(command, command.replace(" ", _UNBROKEN))
+            commands_fit = commands_fit and len(command) <= room
         lines = textwrap.wrap(
             text,
             width,
             initial_indent=start,
             subsequent_indent=start + _INDENT,
             break_on_hyphens=False,
-            break_long_words=all(len(command) <= room for command in commands),
+            break_long_words=commands_fit,
         )
         return [part.replace(_UNBROKEN, " ") for part in lines]
     # With wide characters, and those without a width, textwrap counts other columns than a terminal

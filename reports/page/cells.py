@@ -40,31 +40,38 @@ def cell_html(document: Document, cell: CellResult, software: int | None, thinne
     """Return the content of a cell's dialog; the script inserts the list of ``software``."""
     launches = document.launches_of(cell)
     command = rerun_command(document, cell)
-    versions = [*dict.fromkeys(map(_version, launches)), f"dlbench {document.version}"]
+    versions = [_version(launch) for launch in launches]
+    versions.append(f"dlbench {document.version}")
+    histories = document.histories.get((cell.machine, cell.cell), ())
     launch_table: Markup | str = ""
     if launches:
         launch_table = page_to_html(Page((), (table(_LAUNCHES, launches, "Launches"),)))
     facts: list[tuple[str, Any]] = []
     for name in NAMES:
         value = axis_value(cell.cell, name)
-        facts.append((name, None if value is None else word(name, value)))
+        if value is not None:
+            facts.append((name, word(name, value)))
     facts.append(("run", cell.run))
+    reason: Markup | str = ""
+    numbers_table: Markup | str = ""
+    if cell.shown:
+        numbers_table = _numbers(cell)
+    else:
+        reason = _whole(why_hole(cell), 20_000)
     return rendered(
         "cell.html.j2",
         one_line,
         heading=rest_of(cell.cell),
         where=f"{work_name(cell.cell)} · {document.matrix.hosts[cell.machine].name}",
-        reason="" if cell.shown else _whole(why_hole(cell), 20_000),
-        numbers=_numbers(cell) if cell.shown else "",
+        reason=reason,
+        numbers=numbers_table,
         flags=cell.flags,
         steps=_steps(cell, launches, thinned),
         thinned=thinned,
         launches=launch_table,
-        nights=[
-            _nights(series) for series in document.histories.get((cell.machine, cell.cell), ())
-        ],
+        nights=[_nights(series) for series in histories],
         command=_whole(command, 4000),
-        was=_whole("; ".join(versions), 4000),
+        was=_whole("; ".join(dict.fromkeys(versions)), 4000),
         software=software,
         facts=facts_html(facts),
     )
@@ -102,9 +109,13 @@ def _numbers(cell: CellResult) -> Markup:
         median = amount(quantity[0])
         spread = deviation(*quantity) or MISSING
         rows.append(entries(title_of(name, [cell]), median, spread, ends(quantity) or MISSING))
-    interval = "interval" if timed.coverage is None else f"{timed.coverage:.0%} interval"
-    uncovered = "" if timed.covers_launches else " It does not cover variation between launches."
-    notes = [f"Interval: {timed.method}.{uncovered}"]
+    interval = "interval"
+    if timed.coverage is not None:
+        interval = f"{timed.coverage:.0%} interval"
+    note = f"Interval: {timed.method}."
+    if not timed.covers_launches:
+        note += " It does not cover variation between launches."
+    notes = [note]
     for name, reason in cell.unmeasured.items():
         notes.append(f"{QUANTITIES[name].title}: not measured; {reason}.")
     if cell.best:
@@ -129,7 +140,9 @@ def _outcome_column(
 
     def shown(launch: ShownLaunch) -> str:
         content = value(launch.record.outcome)
-        return MISSING if content is None else text(content)
+        if content is None:
+            return MISSING
+        return text(content)
 
     return Column("", heading, lambda launch: None, shown)
 
@@ -138,9 +151,11 @@ def _part_column(
     part: str, heading: str, name: str, text: Callable[[Any], str] = str
 ) -> Column[ShownLaunch]:
     """Return a column of an attribute of a part of each launch's outcome, where it has the part."""
-    return _outcome_column(
-        heading, lambda outcome: getattr(getattr(outcome, part), name, None), text
-    )
+
+    def value(outcome: Outcome) -> Any:
+        return getattr(getattr(outcome, part), name, None)
+
+    return _outcome_column(heading, value, text)
 
 
 def _error_column(name: str) -> Column[ShownLaunch]:
@@ -155,16 +170,23 @@ def _error_column(name: str) -> Column[ShownLaunch]:
 
 
 def _scientific(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.1e}"
+    if value is None:
+        return MISSING
+    return f"{value:.1e}"
 
 
 def _end(outcome: Outcome) -> str:
-    return ": ".join(filter(None, (outcome.status.replace("_", " "), outcome.reason)))
+    end = outcome.status.replace("_", " ")
+    if outcome.reason:
+        end += f": {outcome.reason}"
+    return end
 
 
 def _cpu_per_wall(outcome: Outcome) -> float | None:
     evidence = observe([outcome])
-    return None if evidence is None else evidence.cpu_per_wall
+    if evidence is None:
+        return None
+    return evidence.cpu_per_wall
 
 
 _LAUNCHES: tuple[Column[ShownLaunch], ...] = (
@@ -196,9 +218,12 @@ _LAUNCHES: tuple[Column[ShownLaunch], ...] = (
 
 def _version(launch: ShownLaunch) -> str:
     software = software_of(launch)
-    name = " ".join(str(software[key]) for key in ("framework", "version") if software.get(key))
-    environment = f"environment {launch.record.environment[:12]}"
-    return ", ".join(filter(None, (name, launch.record.interpreter, environment)))
+    names = [str(software[key]) for key in ("framework", "version") if software.get(key)]
+    parts = [" ".join(names)] if names else []
+    if launch.record.interpreter:
+        parts.append(launch.record.interpreter)
+    parts.append(f"environment {launch.record.environment[:12]}")
+    return ", ".join(parts)
 
 
 Series = tuple[str, Sequence[float], bool, float | None, float | None]
@@ -223,16 +248,16 @@ def dots_svg(
     last_label = -100.0
     for name, values, hollow, lowest, highest in series:
         middle = round(x + step * len(values) / 2, 1)
-        dots = "".join(
-            f"M{x + step * (place + 0.5):.1f} {down(value)}h0" for place, value in enumerate(values)
-        )
+        dots = []
+        for place, value in enumerate(values):
+            dots.append(f"M{x + step * (place + 0.5):.1f} {down(value)}h0")
         is_labelled = middle - last_label > 8 * len(name) + 8
         drawn.append(
             {
                 "middle": middle,
                 "low": down(lowest),
                 "high": down(highest),
-                "dots": Markup(dots),
+                "dots": Markup("".join(dots)),
                 "hollow": hollow,
                 "labelled": is_labelled,
                 "name": name,
@@ -241,12 +266,15 @@ def dots_svg(
         if is_labelled:
             last_label = middle
         x += step * (len(values) + gap)
-    tick_values = [low + (high - low) * share for share in (0.05, 0.5, 0.95)]
+    ticks = []
+    for share in (0.05, 0.5, 0.95):
+        value = low + (high - low) * share
+        ticks.append((down(value), text(value)))
     return rendered(
         "dots.html.j2",
         one_line,
         label=label,
-        ticks=[(down(value), text(value)) for value in tick_values],
+        ticks=ticks,
         band=band and tuple(map(down, band)),
         series=drawn,
         width=_WIDTH,
@@ -272,24 +300,28 @@ def _limits(series: Sequence[Series], band: Numbers | None) -> tuple[float, floa
 
 def _nights(series: NightSeries) -> tuple[str, Markup, list[str]]:
     """Return heading, picture and notes."""
-    is_ratio = series.kind == RATIO
     _, nights, _ = newest_nights(series)
 
-    def text(value: float) -> str:
-        return f"{number(value)}×" if is_ratio else _seconds(value)  # noqa: RUF001
-
-    points: list[Series] = [
-        (night.started[5:10], [night.value], not night.searched, night.low, night.high)
-        for night in nights
-    ]
+    heading = "By night"
+    text: Callable[[float], str] = _seconds
+    if series.kind == RATIO:
+        heading = "By night, candidate over baseline"
+        text = _multiple
+    points: list[Series] = []
+    for night in nights:
+        day = night.started[5:10]
+        points.append((day, [night.value], not night.searched, night.low, night.high))
     picture = dots_svg(f"{len(nights)} nights of this cell", points, None, text)
-    heading = "By night, candidate over baseline" if is_ratio else "By night"
     caveat = CAVEATS[series.kind]
     notes = [
         *_change_notes(series),
         f"Hollow: disturbed by other programs throughout. {caveat[:1].upper()}{caveat[1:]}.",
     ]
     return heading, picture, notes
+
+
+def _multiple(ratio: float) -> str:
+    return f"{number(ratio)}×"  # noqa: RUF001
 
 
 def _change_notes(series: NightSeries) -> list[str]:
@@ -303,11 +335,13 @@ def _change_notes(series: NightSeries) -> list[str]:
     notes = []
     for change in changes:
         interval = ends((change.ratio, change.low, change.high))
-        pending = ", not confirmed yet: too few nights since" if change.pending else ""
-        notes.append(
-            f"Since {change.night.started[:10]}: {number(change.ratio)}× "  # noqa: RUF001
-            f"the time before ({interval}){pending}."
+        note = (
+            f"Since {change.night.started[:10]}: {_multiple(change.ratio)} the time before "
+            f"({interval})"
         )
+        if change.pending:
+            note += ", not confirmed yet: too few nights since"
+        notes.append(f"{note}.")
     if series.drift is not None:
         first = series.drift.first_night.started[:10]
         notes.append(f"{first} on: {drift_words(series, series.drift)}.")

@@ -33,9 +33,8 @@ def page_data(document: Document) -> dict[str, Any]:
         del content["parity"], content["threads_evidence"]  # its launches have them
         histories = document.histories.get((cell.machine, cell.cell), ())
         content["rerun_command"] = rerun_command(document, cell)
-        content["launches"] = [
-            _launch(launch, step, software) for launch in document.launches_of(cell)
-        ]
+        launches = document.launches_of(cell)
+        content["launches"] = [_launch(launch, step, software) for launch in launches]
         content["histories"] = [_history(series) for series in histories]
     data: dict[str, Any] = inert(
         {
@@ -59,7 +58,9 @@ def inert(content: Any) -> Any:
         return [inert(value) for value in content]
     if isinstance(content, float):
         return float(f"{content:.7g}")
-    return visible(content) if isinstance(content, str) else content
+    if isinstance(content, str):
+        return visible(content)
+    return content
 
 
 def thinning(document: Document, most: int = MOST_SAMPLES) -> int:
@@ -72,8 +73,12 @@ def numbers(cell: CellResult) -> dict[str, Numbers]:
     """Return each quantity of a cell with its interval."""
     if not cell.shown or cell.seconds is None:
         return {}
-    values = {name: quantity.value(cell) for name, quantity in QUANTITIES.items()}
-    return {name: value for name, value in values.items() if value is not None}
+    numbers = {}
+    for name, quantity in QUANTITIES.items():
+        value = quantity.value(cell)
+        if value is not None:
+            numbers[name] = value
+    return numbers
 
 
 def ends(numbers: Numbers) -> str:
@@ -114,8 +119,9 @@ def _variable_word(name: str, value: str) -> str:
 
     It is the name alone if the record has only a part of the value. The shell must have it then.
     """
-    is_partial = any(mark in value for mark in ("***", "~", "<path>", "<user>", "<host>"))
-    return name if is_partial else f"{name}={value}"
+    if any(mark in value for mark in ("***", "~", "<path>", "<user>", "<host>")):
+        return name
+    return f"{name}={value}"
 
 
 def _launch(launch: ShownLaunch, step: int, software: dict[str, Any]) -> dict[str, Any]:
@@ -172,10 +178,13 @@ def _history(series: Series) -> dict[str, Any]:
                 "pending": change.pending,
             }
         )
+    drift = None
+    if series.drift is not None:
+        drift = drift_words(series, series.drift)
     return {
         "kind": series.kind,
         "caveat": CAVEATS[series.kind],
         "nights": nights_data,
         "changes": changes_data,
-        "drift": None if series.drift is None else drift_words(series, series.drift),
+        "drift": drift,
     }

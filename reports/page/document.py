@@ -74,4 +74,7 @@ class Document:
 
     def all_launches(self) -> list[ShownLaunch]:
         """Return the launches of all cells."""
-        return [launch for launches in self.launches.values() for launch in launches]
+        all_launches: list[ShownLaunch] = []
+        for launches in self.launches.values():
+            all_launches += launches
+        return all_launches

@@ -51,9 +51,11 @@ def page_matrix(matrix: Matrix) -> dict[str, Any]:
     columns = matrix.columns
     has_machines = len(matrix.machines) > 1
     names = {machine: name_among(matrix.hosts, machine) for machine in matrix.machines}
-    addresses = [slug(cell.cell) for cell in cells]
-    if has_machines:
-        addresses = [f"{cell.machine[:8]}.{slug(cell.cell)}" for cell in cells]
+    headings = [place_name(column.cell) or place_heading(column.cell) for column in columns]
+    addresses = []
+    for cell in cells:
+        prefix = f"{cell.machine[:8]}." if has_machines else ""
+        addresses.append(prefix + slug(cell.cell))
     views = _quantity_views(cells)
     fields = _cell_fields(cells, addresses, views)
     blocks: list[dict[str, Any]] = []
@@ -65,23 +67,16 @@ def page_matrix(matrix: Matrix) -> dict[str, Any]:
         blocks.append({"name": work_name(work), "rows": fields_by_row, "means": False})
     rows_with_times, comparisons = _comparison_views(matrix, cells, names)
     if len(blocks) > 1 and comparisons:
-        means_of_rows = []
-        place = len(cells)
-        for row in rows_with_times:
-            row_fields = []
-            for _ in columns:
-                row_fields.append(_field(place, "", ("", "", ""), "mean", ""))
-                place += 1
-            means_of_rows.append((row_name(row), row_fields))
         title = f"Geometric mean of all {len(blocks)} groups"
+        means_of_rows = _fields_of_means(rows_with_times, len(columns), len(cells))
         blocks.insert(0, {"name": title, "rows": means_of_rows, "means": True})
-    columns_by_machine = groupby(column.machine for column in columns)
-    spans = [
-        (names[machine], len(list(same_machine))) for machine, same_machine in columns_by_machine
-    ]
+    spans = []
+    if has_machines:
+        for machine, columns_of_machine in groupby(columns, lambda column: column.machine):
+            spans.append((names[machine], len(list(columns_of_machine))))
     return {
-        "columns": [place_name(column.cell) or place_heading(column.cell) for column in columns],
-        "machines": spans if has_machines else [],
+        "columns": headings,
+        "machines": spans,
         "blocks": blocks,
         "views": views + comparisons,
         "filters": list(_filters(matrix, cells, names)),
@@ -96,16 +91,33 @@ def _cell_fields(
     common = common_flags(cell for cell in cells if cell.shown)
     fields = {}
     for place, (cell, address) in enumerate(zip(cells, addresses, strict=True)):
+        marks = ""
         if cell.shown:
             text = views[0]["fields"][place] or (MISSING, "", "")
             kind = "best" if cell.best else ""
-            marks = "".join(flag.kind.symbol for flag in cell.flags if flag.kind not in common)
+            for flag in cell.flags:
+                if flag.kind not in common:
+                    marks += flag.kind.symbol
         else:
             text = (HOLES[cell.status], "", why_hole(cell))
             kind = "hole"
-            marks = ""
         fields[id(cell)] = _field(place, address, text, kind, marks)
     return fields
+
+
+def _fields_of_means(
+    rows: Sequence[Cell], column_count: int, first_place: int
+) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Return the empty fields of each row's means over all blocks, numbered from a place on."""
+    place = first_place
+    means_of_rows = []
+    for row in rows:
+        row_fields = []
+        for _ in range(column_count):
+            row_fields.append(_field(place, "", ("", "", ""), "mean", ""))
+            place += 1
+        means_of_rows.append((row_name(row), row_fields))
+    return means_of_rows
 
 
 def _field(place: int, address: str, text: Text, kind: str, marks: str) -> dict[str, Any]:
@@ -133,7 +145,9 @@ def _quantity_views(cells: Sequence[CellResult]) -> list[dict[str, Any]]:
             fields.append((amount(quantity[0]), deviation(*quantity), tip))
         title = title_of(name, cells)
         meaning = legend(name)
-        caption = f"{title} ({meaning})" if meaning else title
+        caption = title
+        if meaning:
+            caption += f" ({meaning})"
         views.append({"title": title, "caption": caption, "family": "a quantity", "fields": fields})
     return views
 
@@ -146,7 +160,11 @@ def _comparison_views(
     rows = sorted(counts, key=row_order)
     views = []
     if len(rows) > 1:
-        usual_first = sorted(counts, key=lambda row: (len(axes.unusual(row)), -counts[row], row))
+
+        def usual_order(row: Cell) -> tuple[int, int, Cell]:
+            return (len(axes.unusual(row)), -counts[row], row)
+
+        usual_first = sorted(counts, key=usual_order)
         for row in sorted(usual_first[: MOST_COMPARED // len(cells)], key=row_order):
             where = f"{row_name(row)}, in the same group and column"
             others = [matrix.at(cell.work, row, cell.column) for cell in cells]
@@ -185,12 +203,12 @@ def _comparison(
     for row in rows:
         for column in matrix.columns:
             row_pairs = pairs.get((row, column), [])
-            if row_pairs:
-                is_complete = len(row_pairs) == len(matrix.rows)
-                count = "" if is_complete else f" ({len(row_pairs)})"
-                fields.append(_times(row_pairs, count))
-            else:
+            if not row_pairs:
                 fields.append(0)
+            elif len(row_pairs) == len(matrix.rows):
+                fields.append(_times(row_pairs))
+            else:
+                fields.append(_times(row_pairs, f" ({len(row_pairs)})"))
     caption = (
         f"Time as a multiple of {where} "
         "(below 1× is faster; ≈ noise may explain the difference)"  # noqa: RUF001
@@ -204,12 +222,18 @@ def _comparison(
 
 
 def _times(pairs: Sequence[tuple[CellResult, CellResult]], more: str = "") -> Text:
-    if all(one is other for one, other in pairs):
+    is_reference = True
+    timed = []
+    for cell, reference in pairs:
+        is_reference = is_reference and cell is reference
+        if cell.seconds and reference.seconds:
+            timed.append((cell.seconds, reference.seconds))
+    if is_reference:
         return f"1{more}", "", "the reference itself"
-    timed = [(one.seconds, other.seconds) for one, other in pairs if one.seconds and other.seconds]
     mean = ratio(*timed[0]) if len(timed) == 1 else mean_of_pairs(timed)
-    sign = "" if judge_ratio(mean).clear and mean.low is not None else "≈ "
-    text = f"{sign}{number(mean.value)}×{more}"  # noqa: RUF001
+    text = f"{number(mean.value)}×{more}"  # noqa: RUF001
+    if mean.low is None or not judge_ratio(mean).clear:
+        text = f"≈ {text}"
     return text, ends((mean.value, mean.low, mean.high)), ""
 
 
@@ -226,11 +250,15 @@ def _filters(
         if axis.goes_with or len(values) <= 1:
             continue
         values.sort(key=partial(_value_order, axis))
-        choices = ["none" if value == "" else axes.word(axis.name, value) for value in values]
+        choices = []
+        for value in values:
+            choice = "none" if value == "" else axes.word(axis.name, value)
+            choices.append(choice)
         yield _filter(axis.name, choices, values, cell_values)
-    have_few_launches = [
-        cell.seconds is not None and not cell.seconds.covers_launches for cell in cells
-    ]
+    have_few_launches = []
+    for cell in cells:
+        has_few = cell.seconds is not None and not cell.seconds.covers_launches
+        have_few_launches.append(has_few)
     if len(set(have_few_launches)) > 1:
         yield _filter("launches", ["3 or more", "fewer than 3"], (False, True), have_few_launches)
 
@@ -250,4 +278,5 @@ def _value_order(axis: axes.Axis, value: Any) -> tuple[object, ...]:
     """Return a key that sorts the values of an axis: in the axis's own order, then by size."""
     order = list(axis.order)
     place = order.index(value) if value in order else len(order)
-    return place, axes.order_of(0 if isinstance(value, str) else value)
+    size = 0 if isinstance(value, str) else value
+    return place, axes.order_of(size)

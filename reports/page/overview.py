@@ -49,8 +49,12 @@ def rankings(matrix: Matrix, column: Place) -> dict[Cell, Ranking]:
     """
     work_by_network: dict[tuple[str, str], tuple[Cell, Ranking]] = {}
     for work, rows in matrix.rows.items():
-        cells = [matrix.at(work, row, column) for row in rows]
-        ranking = in_the_running([cell for cell in cells if cell is not None])
+        cells = []
+        for row in rows:
+            cell = matrix.at(work, row, column)
+            if cell is not None:
+                cells.append(cell)
+        ranking = in_the_running(cells)
         if len(ranking) <= 1:
             continue
         network = (work.network, work.specification)
@@ -71,7 +75,8 @@ def overview_place(matrix: Matrix, column: Place) -> str:
     """Return where the overview was measured: "2 threads, on AMD EPYC, as installed"."""
     _, condition = _names(matrix, column)
     where = f"on {name_among(matrix.hosts, column.machine)}{condition}"
-    return ", ".join(filter(None, (place_name(column.cell), where)))
+    place = place_name(column.cell)
+    return f"{place}, {where}" if place else where
 
 
 def overview_table(matrix: Matrix, column: Place, works: Iterable[Cell]) -> Table:
@@ -85,7 +90,9 @@ def overview_table(matrix: Matrix, column: Place, works: Iterable[Cell]) -> Tabl
         return listed([name(cell.row) for cell in leader.ties], 1) or "none"
 
     def next_name(leader: Leader) -> str | None:
-        return None if leader.next is None else name(leader.next.row)
+        if leader.next is None:
+            return None
+        return name(leader.next.row)
 
     columns: tuple[Column[Leader], ...] = (
         Column("", "network", lambda leader: work_name(leader.first.work)),
@@ -119,26 +126,30 @@ def _panel_svg(work: Cell, ranking: Ranking, name: Callable[[Cell], str]) -> Mar
     right = 290
     top = 6
     longest = max(timed.high or timed.median for _, timed in shown)
-    tied = [not clearly_slower(timed, ranking[0][1]) for _, timed in ranking]
+    _, first_time = ranking[0]
+    tied = [not clearly_slower(timed, first_time) for _, timed in ranking]
 
     def across(seconds: float) -> float:
         return round(left + (right - left) * seconds / longest, 1)
 
     rows = []
+    words = []
     for place, (cell, timed) in enumerate(shown):
+        row = name(cell.row)
+        words.append(f"{row} {number(timed.median)} s")
         rows.append(
             {
                 "y": top + line * place + line / 2,
                 "tied": tied[place],
-                "name": one_line(name(cell.row), 24),
+                "name": one_line(row, 24),
                 "low": across(timed.low or timed.median),
                 "median": across(timed.median),
                 "high": across(timed.high or timed.median),
                 "value": f"{number(timed.median)} {interval(timed)}",
             }
         )
-    words = ", ".join(f"{name(cell.row)} {number(timed.median)} s" for cell, timed in shown)
-    label = f"{work_name(work)}, seconds of a step, fastest first, {sum(tied)} tied: {words}"
+    title = f"{work_name(work)}, seconds of a step, fastest first, {sum(tied)} tied"
+    label = f"{title}: {', '.join(words)}"
     return rendered(
         "panel.svg.j2",
         one_line,
@@ -158,27 +169,38 @@ def findings(matrix: Matrix, headlines: Sequence[Sequence[str]]) -> list[str]:
     The first one of each report comes before any second one.
     """
     failures = _failures(list(matrix.cells.values()))
-    first = [line for lines in headlines for line in lines[:1]]
-    further = [line for lines in headlines for line in lines[1:]]
-    return [*[*first, *further][: MOST_FINDINGS - len(failures)], *failures]
+    first: list[str] = []
+    further: list[str] = []
+    for lines in headlines:
+        first += lines[:1]
+        further += lines[1:]
+    chosen = [*first, *further][: MOST_FINDINGS - len(failures)]
+    return [*chosen, *failures]
 
 
 def _failures(cells: Sequence[CellResult]) -> list[str]:
     if not cells:
         return [NOTHING]
-    timed = [cell for cell in cells if cell.timed is not None]
-    parts = [f"{len(timed)} of {len(cells)} cells have a time that counts"]
-    failed = Counter(cell.status.value.replace("_", " ") for cell in cells if not cell.shown)
-    parts += [f"{count} {word}" for word, count in failed.most_common()]
-    not_counting = [cell for cell in cells if cell.shown and cell.timed is None]
-    wrong = sum(cell.has(flag_kinds.PARITY) for cell in not_counting)
-    not_finite = len(not_counting) - wrong
+    timed = few = wrong = not_finite = 0
+    failed: Counter[str] = Counter()
+    for cell in cells:
+        if cell.timed is not None:
+            timed += 1
+            few += cell.has(flag_kinds.FEW_LAUNCHES)
+        elif not cell.shown:
+            failed[cell.status.value.replace("_", " ")] += 1
+        elif cell.has(flag_kinds.PARITY):
+            wrong += 1
+        else:
+            not_finite += 1
+    parts = [f"{timed} of {len(cells)} cells have a time that counts"]
+    for word, count in failed.most_common():
+        parts.append(f"{count} {word}")
     if wrong:
         parts.append(f"{wrong} computed something other than the reference")
     if not_finite:
         parts.append(f"{not_finite} had a loss that is not finite")
     lines = [f"{'; '.join(parts)}."]
-    few = sum(cell.has(flag_kinds.FEW_LAUNCHES) for cell in timed)
     if few:
         lines.append(
             f"{few} of them rest on fewer than 3 launches: their intervals do not cover other "

@@ -33,7 +33,9 @@ def _protocol_text(words: str) -> Callable[[tuple[Run, int]], str]:
 
 def _finished(row: tuple[Run, int]) -> str:
     run, _ = row
-    return f"{run.finished:%Y-%m-%d %H:%M}" if run.finished else "not finished"
+    if run.finished:
+        return f"{run.finished:%Y-%m-%d %H:%M}"
+    return "not finished"
 
 
 _RUNS: tuple[Column[tuple[Run, int]], ...] = (
@@ -126,21 +128,27 @@ def _settings_table(document: Document) -> Table:
         names = tuning.in_force(cell.tuning, tuple(map(str, reported)))
         if reported or names:
             settings.add((row_name(cell), ", ".join(names) or "none: as installed"))
-    rows = tuple(entries(row, names) for row, names in sorted(settings))
-    return Table("Settings in force", ("row", "settings"), rows, words=True)
+    rows = [entries(row, names) for row, names in sorted(settings)]
+    return Table("Settings in force", ("row", "settings"), tuple(rows), words=True)
 
 
 def _launches_table(document: Document) -> Table:
     """Return the numbers of launches by their end, and of disturbed and repeated ones."""
     launches = document.all_launches()
+    ends: Counter[str] = Counter()
+    own = disturbed = repeated = unused = 0
+    for launch in launches:
+        ends[launch.record.outcome.status.value] += 1
+        own += launch.record.cell.adapter != IMPORTED
+        disturbed += launch.disturbed
+        repeated += launch.record.attempt > 0
+        unused += not launch.counts
     facts = {"launches": len(launches)}
-    ends = Counter(launch.record.outcome.status.value for launch in launches)
     for status, count in sorted(ends.items()):
         facts[f"ended as {status}"] = count
-    if any(launch.record.cell.adapter != IMPORTED for launch in launches):
-        repeated = sum(launch.record.attempt > 0 for launch in launches)
-        facts["disturbed by other programs"] = sum(launch.disturbed for launch in launches)
+    if own:
+        facts["disturbed by other programs"] = disturbed
         facts["repetitions of disturbed launches"] = repeated
-    facts["not used by any number"] = sum(not launch.counts for launch in launches)
-    rows = tuple(entries(name, str(count)) for name, count in facts.items())
-    return Table("Launches", ("", ""), rows)
+    facts["not used by any number"] = unused
+    rows = [entries(name, str(count)) for name, count in facts.items()]
+    return Table("Launches", ("", ""), tuple(rows))

@@ -49,6 +49,7 @@ def page_to_file_text(document: Document) -> str:
     if matrix["addresses"]:
         notes = page_to_html(Page((), (), tuple(matrix_notes(document.matrix))))
     records = [launch.record for launch in document.all_launches()]
+    headlines = [section["headline"] for section in all_sections]
     return rendered(
         "page.html.j2",
         document=document,
@@ -56,7 +57,7 @@ def page_to_file_text(document: Document) -> str:
         style=Markup(style),  # our own file
         script=Markup(script),  # our own file
         **_overview(document.matrix),
-        findings=findings(document.matrix, [section["headline"] for section in all_sections]),
+        findings=findings(document.matrix, headlines),
         note=note_to_html(document.note),
         matrix=matrix,
         matrix_notes=notes,
@@ -100,7 +101,9 @@ def _time_span(records: Sequence[Record]) -> str:
     times = [record.started for record in records]
     first = f"{min(times):%Y-%m-%d}"
     last = f"{max(times):%Y-%m-%d}"
-    return first if first == last else f"{first} to {last}"
+    if first == last:
+        return first
+    return f"{first} to {last}"
 
 
 def only_imported(matrix: Matrix) -> bool:

@@ -42,8 +42,11 @@ def sections(document: Document) -> list[dict[str, Any]]:
     page).
     """
     cells = {cell.cell for cell in document.matrix.cells.values() if cell.timed is not None}
-    families = [family_of_record(record) for record in document.results.records]
-    family_names = {family.name for family in families if family is not None}
+    family_names = set()
+    for record in document.results.records:
+        family = family_of_record(record)
+        if family is not None:
+            family_names.add(family.name)
     has_pictures = len(document.matrix.cells) <= MOST_CELLS_DRAWN
     candidates = [report for report in reports().values() if report.heading and report.of_stores]
     candidates.sort(key=lambda report: (report.place, report.name))
@@ -61,11 +64,14 @@ def sections(document: Document) -> list[dict[str, Any]]:
             continue  # It has nothing to show of these results.
         if report.has_section(content):
             page = shortened(report.page(content, options), report.name)
+            drawn = []
+            if has_pictures:
+                drawn = pictures(report, content, options)
             shown.append(
                 {
                     "name": report.name,
                     "heading": report.heading,
-                    "pictures": pictures(report, content, options) if has_pictures else [],
+                    "pictures": drawn,
                     "body": page_to_html(page),
                     "headline": report.headline(content),
                 }
@@ -77,6 +83,7 @@ def shortened(page: Page, name: str) -> Page:
     """Return a page with about `MOST_ROWS` rows in whole sections, and a line on the others."""
     tables = []
     used = 0
+    left_out = 0
     for table in page.tables:
         group_starts = [place for place, row in enumerate(table.rows) if len(row) == 1] or [0]
         end = len(table.rows)
@@ -84,15 +91,14 @@ def shortened(page: Page, name: str) -> Page:
             if used + start >= MOST_ROWS:
                 end = start
                 break
-        tables.append(table._replace(rows=table.rows[:end]))
+        if end:
+            tables.append(table._replace(rows=table.rows[:end]))
         used += end
-    left_out = sum(len(table.rows) for table in page.tables) - used
+        left_out += len(table.rows) - end
     if not left_out:
         return page
     line = f"{left_out} further rows are not on this page; `dlbench report {name}` shows them."
-    return page._replace(
-        tables=tuple(table for table in tables if table.rows), after=(*page.after, line)
-    )
+    return page._replace(tables=tuple(tables), after=(*page.after, line))
 
 
 def pictures(report: Report[Any], content: Any, options: ReportOptions) -> list[Markup]:
@@ -102,10 +108,11 @@ def pictures(report: Report[Any], content: Any, options: ReportOptions) -> list[
     with tempfile.TemporaryDirectory() as folder:
         files = report.draw(content, Path(folder) / f"{report.name}.svg", options)
         label = f"Plot of {report.heading}; the tables beneath have its numbers"
-        texts = [file.read_text(encoding="utf-8") for file in files]
-    return [
-        inline(text, f"{report.name}{place}-", label) for place, text in enumerate(texts, start=1)
-    ]
+        elements = []
+        for place, file in enumerate(files, start=1):
+            text = file.read_text(encoding="utf-8")
+            elements.append(inline(text, f"{report.name}{place}-", label))
+    return elements
 
 
 def inline(text: str, prefix: str, label: str) -> Markup:

@@ -8,6 +8,7 @@ whole run again.
 """
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -49,27 +50,28 @@ def counted(records: Sequence[Record]) -> list[Record]:
         outcome = record.outcome
         if outcome.status in _NEVER_MIXED or outcome.final_loss_finite is False:
             return []
-    timed = [
-        record
-        for record in last_attempts(records)
-        if record.outcome.status is Status.OK and record.outcome.was_timed()
-    ]
+    timed = []
+    for record in last_attempts(records):
+        if record.outcome.status is Status.OK and record.outcome.was_timed():
+            timed.append(record)
     return sorted(timed, key=lambda record: record.launch)
 
 
 def samples_of(records: Iterable[Record]) -> list[float]:
     """Return the seconds of one step for every timed sample of these launches, in order."""
-    return [
-        ns * 1e-9 / record.outcome.steps_per_sample
-        for record in records
-        for ns in record.outcome.samples_ns
-    ]
+    samples: list[float] = []
+    for record in records:
+        steps = record.outcome.steps_per_sample
+        samples += [nanoseconds * 1e-9 / steps for nanoseconds in record.outcome.samples_ns]
+    return samples
 
 
 def iterations_of(records: Iterable[Record]) -> int:
     """Return the number of steps in each sample; 1 if it differs: samples are then of one step."""
     counts = {record.outcome.steps_per_sample for record in records}
-    return counts.pop() if len(counts) == 1 else 1
+    if len(counts) != 1:
+        return 1
+    return counts.pop()
 
 
 def launch_medians(records: Sequence[Record]) -> list[float]:
@@ -87,8 +89,9 @@ def failure(records: Sequence[Record]) -> tuple[Status, str]:
             if not reason and outcome.parity:
                 reason = outcome.parity.reason
             reason = " ".join(reason.split()) or "no reason given"
-            count = "" if len(records) == 1 else f" (in {len(failed)} of {len(records)} launches)"
-            return status, f"{status.value.replace('_', ' ')}: {reason}{count}"
+            if len(records) > 1:
+                reason += f" (in {len(failed)} of {len(records)} launches)"
+            return status, f"{status.value.replace('_', ' ')}: {reason}"
     if any(record.outcome.final_loss_finite is False for record in records):
         return Status.PARITY_FAILED, "parity failed: the loss after the timed steps is not finite"
     if counted(records):
@@ -96,7 +99,8 @@ def failure(records: Sequence[Record]) -> tuple[Status, str]:
     last = records[-1].outcome
     if last.status is Status.OK:
         return Status.CRASHED, "crashed: it gave no sample"
-    return last.status, f"{last.status.value}: {' '.join(last.reason.split()) or 'no reason given'}"
+    reason = " ".join(last.reason.split()) or "no reason given"
+    return last.status, f"{last.status.value}: {reason}"
 
 
 def evidence_of(records: Sequence[Record], machine: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -111,19 +115,24 @@ def evidence_of(records: Sequence[Record], machine: Mapping[str, Any] | None) ->
     without_side = tuple(replace(record, side="", stage="") for record in timed or records)
     cell = next(iter(build_matrix(Results(without_side, hosts)).cells.values()))
     status, reason = failure(records)
+    # Indices of the records with the samples, in order. Disturbed attempts were repeated.
+    timed_places = [records.index(record) for record in timed]
+    parity = None
+    if cell.parity is not None:
+        parity = to_dict(cell.parity)
+    flags = [{"name": flag.kind.name, "detail": flag.sentence} for flag in cell.flags]
     content = {
         "schema": FILE_SCHEMA,
         "cell": to_dict(records[-1].cell),
         "status": status.value,
         "reason": reason,
         "launch_medians": launch_medians(timed),
-        "parity": None if cell.parity is None else to_dict(cell.parity),
+        "parity": parity,
         "threads_evidence": plain(cell.observed),
-        "flags": [{"name": flag.kind.name, "detail": flag.sentence} for flag in cell.flags],
+        "flags": flags,
         "interpreter": cell.interpreter,
         "records": [record.to_dict() for record in records],
-        # Indices of the records with the samples, in order. Disturbed attempts were repeated.
-        "timed": [records.index(record) for record in timed],
+        "timed": timed_places,
     }
     return dict(finite(content))
 
@@ -183,12 +192,15 @@ def run_to_pytest_benchmark(
             benchmark = _own_benchmark(cell, side, records_of_side, machine)
             benchmark["stats"] = stats(samples_of(timed), iterations_of(timed))
             benchmarks.append(benchmark)
+    version = FORMAT_VERSION
+    if foreign:
+        version = foreign[-1].get("version", FORMAT_VERSION)
     content: dict[str, Any] = {
         "machine_info": _machine_info(run, records, machine),
         "commit_info": _commit_info(run, foreign),
         "benchmarks": benchmarks,
         "datetime": run.started.isoformat(),
-        "version": foreign[-1].get("version", FORMAT_VERSION) if foreign else FORMAT_VERSION,
+        "version": version,
     }
     if len(foreign) < len(benchmarks) or holes or not benchmarks:
         content[KEY] = header(run, machine, holes)
@@ -220,16 +232,17 @@ def _foreign_benchmark(kept: Mapping[str, Any], timed: Sequence[Record]) -> dict
 
 def processes_in_one_list(records: Sequence[Record]) -> str:
     """Return a sentence on processes that other programs cannot distinguish; empty without any."""
-    foreign = []
+    processes: Counter[Cell] = Counter()
+    has_samples = False
     for record in last_attempts(records):
         if record.outcome.facts.pytest_benchmark is not None:
-            foreign.append(record)
-    processes_by_cell = grouped(foreign, lambda record: record.cell)
-    most = max((len(processes) for processes in processes_by_cell.values()), default=0)
+            processes[record.cell] += 1
+            has_samples = has_samples or bool(record.outcome.samples_ns)
+    most = max(processes.values(), default=0)
     if most < 2:
         return ""
     kept = "dlbench keeps them apart when it reads the file"
-    if all(not record.outcome.samples_ns for record in foreign):
+    if not has_samples:
         kept = "their samples were not kept, so the file has the newest one's statistics only"
     return (
         f"{most} processes of a benchmark become one entry of the file, as for a single process; "

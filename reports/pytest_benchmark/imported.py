@@ -90,7 +90,9 @@ def _moment(text: Any) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
         # pytest-benchmark wrote UTC without saying so for years.
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        if moment.tzinfo is None:
+            return moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{clean_name(str(text))[:40]!r} is not a date") from error
 
@@ -102,7 +104,9 @@ class _Data(BaseModel):
 def _if_finite(value: Any) -> Any:
     """Return a number of seconds; None for anything else."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and 0 <= value <= 1e9 else None
+    if is_number and 0 <= value <= 1e9:
+        return value
+    return None
 
 
 Spread = Annotated[float | None, BeforeValidator(_if_finite)]
@@ -274,9 +278,9 @@ class BenchmarkFile(_Data):
     @property
     def interpreter(self) -> str:
         """The Python that was measured: "CPython 3.11.7"."""
-        keys = ("python_implementation", "python_implementation_version")
-        words = " ".join(str(self.machine_info.get(key) or "") for key in keys)
-        return clean_name(words.strip()) or "unknown"
+        implementation = self.machine_info.get("python_implementation") or ""
+        version = self.machine_info.get("python_implementation_version") or ""
+        return clean_name(f"{implementation} {version}".strip()) or "unknown"
 
 
 def read(path: str | os.PathLike[str]) -> BenchmarkFile:
@@ -371,12 +375,12 @@ def _accepted(name: str, parse: Callable[[], Any]) -> BenchmarkFile:
             raise ValueError("it should be a valid dictionary")
         file = BenchmarkFile.model_validate({**content, "name": name, "digest": "", "records": ()})
         file = _keep_last_attempts(file)
-        records = () if file.dlbench is None else _records(file.dlbench, file.benchmarks)
+        records: tuple[Record, ...] = ()
+        if file.dlbench is not None:
+            records = _records(file.dlbench, file.benchmarks)
         # A digest of the time and the measurements of the file's foreign benchmarks alone.
-        measured = sorted(
-            (name, repr(measurement)) for name, measurement in file.measurements.items()
-        )
-        digest = _hash(json.dumps([file.made.isoformat(), measured]))
+        measured = [(name, repr(numbers)) for name, numbers in file.measurements.items()]
+        digest = _hash(json.dumps([file.made.isoformat(), sorted(measured)]))
         return file.model_copy(update={"records": records, "digest": digest})
     except (RecordError, ValidationError, ValueError, OverflowError, RecursionError) as error:
         fault = _describe_fault(error, content)
@@ -387,11 +391,14 @@ def _accepted(name: str, parse: Callable[[], Any]) -> BenchmarkFile:
 
 def _keep_last_attempts(file: BenchmarkFile) -> BenchmarkFile:
     """Return the file with the last attempt of each benchmark: a test is run again if it failed."""
-    counts = Counter(benchmark.fullname for benchmark in file.benchmarks)
+    last: dict[str, Benchmark] = {}
+    counts: Counter[str] = Counter()
+    for benchmark in file.benchmarks:
+        last[benchmark.fullname] = benchmark
+        counts[benchmark.fullname] += 1
     repeated = tuple(name for name, count in counts.items() if count > 1)
     if not repeated:
         return file
-    last = {benchmark.fullname: benchmark for benchmark in file.benchmarks}
     return file.model_copy(update={"benchmarks": list(last.values()), "repeated": repeated})
 
 
@@ -450,7 +457,8 @@ def _split_by_process(
             f"{file.name}: the samples of {name} are not those of its processes; one of the two "
             "was changed."
         )
-    extra_info = {key: value for key, value in benchmark.extra_info.items() if key != PROCESSES_KEY}
+    extra_info = dict(benchmark.extra_info)
+    del extra_info[PROCESSES_KEY]
     parts = []
     first = 0
     for process in processes:
@@ -490,8 +498,9 @@ def _benchmark_fault(error: ValidationError, content: Any) -> str:
     else:
         where = f"benchmark {place[1] + 1} of the file"
     key = ".".join(map(str, place[2:]))
-    message = fault_in_words(first)
-    return f"{where}: {key}: {message}" if key else f"{where}: {message}"
+    if key:
+        where += f": {key}"
+    return f"{where}: {fault_in_words(first)}"
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
@@ -520,11 +529,13 @@ def _records(own: _Own, benchmarks: Iterable[Benchmark]) -> tuple[Record, ...]:
             records += kept.records
     names = [run.id, run.suite, run.machine, run.version]
     cells = {*run.plan}
+    record_by_launch = {}
     for record in records:
         if (record.run, record.suite, record.machine) != (run.id, run.suite, run.machine):
             raise ValueError(f"a record is not of the file's own run {run.id}")
         names += [record.environment, record.interpreter, record.side, record.stage]
         cells.add(record.cell)
+        record_by_launch[launch_key(record)] = record
     for cell in cells:
         names += [value for value in cell if isinstance(value, str)]
     for name in names:
@@ -532,10 +543,9 @@ def _records(own: _Own, benchmarks: Iterable[Benchmark]) -> tuple[Record, ...]:
             raise ValueError(
                 f"it holds a name that is too long or cannot be printed: {clean_name(name)[:60]}"
             )
-    record_by_launch = {launch_key(record): record for record in records}
-    return tuple(
-        sorted(record_by_launch.values(), key=lambda record: (record.started, record.launch))
-    )
+    unique_records = list(record_by_launch.values())
+    unique_records.sort(key=lambda record: (record.started, record.launch))
+    return tuple(unique_records)
 
 
 def _check_samples(benchmark: Benchmark, kept: _Kept) -> None:
@@ -545,9 +555,9 @@ def _check_samples(benchmark: Benchmark, kept: _Kept) -> None:
         raise ValueError(f"{where} holds records of several cells")
     if len(set(kept.timed)) < len(kept.timed) or max(kept.timed) >= len(kept.records):
         raise ValueError(f"{where} does not say which records were timed")
+    timed = [kept.records[place] for place in kept.timed]
     data = benchmark.stats.data
-    expected = samples_of(kept.records[place] for place in kept.timed)
-    if data is not None and not _agree(data, expected):
+    if data is not None and not _agree(data, samples_of(timed)):
         raise ValueError(
             f"the data of {where} do not match its dlbench records; one of the two was changed"
         )
@@ -661,9 +671,10 @@ def without_copies(files: Sequence[BenchmarkFile]) -> tuple[list[BenchmarkFile],
             sentences.append(f"{file.name} is left out: it has the same measurements as {first}.")
             continue
         if repeated:
-            others = [
-                benchmark for benchmark in file.benchmarks if benchmark.fullname not in repeated
-            ]
+            others = []
+            for benchmark in file.benchmarks:
+                if benchmark.fullname not in repeated:
+                    others.append(benchmark)
             kept[file.name] = file.model_copy(update={"benchmarks": others})
             count = counted(len(repeated), "benchmark")
             sources = listed(list(dict.fromkeys(repeated.values())))
@@ -673,8 +684,11 @@ def without_copies(files: Sequence[BenchmarkFile]) -> tuple[list[BenchmarkFile],
             )
         else:
             kept[file.name] = file
-    names = dict.fromkeys(file.name for file in files)
-    return [kept[name] for name in names if name in kept], sentences
+    in_order = {}
+    for file in files:
+        if file.name in kept:
+            in_order[file.name] = kept[file.name]
+    return list(in_order.values()), sentences
 
 
 def _has_no_samples(file: BenchmarkFile) -> bool:
@@ -697,11 +711,15 @@ def without_stored(imported: Imported, stored: Iterable[Record]) -> Imported:
     for (run_id, _), records in stored_launches.items():
         sessions.add(records[0].started, run_id, _record_measurements(records))
     kept: list[Record] = []
+    plan: dict[Cell, None] = {}
     for records in grouped(imported.records, lambda record: record.launch).values():
         repeated = sessions.repeated(records[0].started, _record_measurements(records))
-        kept += [record for record in records if record.cell.network not in repeated]
-    plan = tuple(dict.fromkeys(record.cell for record in kept))
-    return imported._replace(run=replace(imported.run, plan=plan), records=tuple(kept))
+        for record in records:
+            if record.cell.network not in repeated:
+                kept.append(record)
+                plan[record.cell] = None
+    run = replace(imported.run, plan=tuple(plan))
+    return imported._replace(run=run, records=tuple(kept))
 
 
 def _record_measurements(records: Iterable[Record]) -> dict[str, Measurement]:
@@ -812,18 +830,22 @@ def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
         digest = _hash("".join(file.digest for file in files))
     run_id = f"{first.made:%Y%m%dT%H%M%S}-{digest[:6]}"
     records = []
+    plan: dict[Cell, None] = {}
+    counts = []
     for launch, file in enumerate(files):
         for benchmark in file.foreign:
-            records.append(_foreign_record(benchmark, file, launch, run_id, version))
+            record = _foreign_record(benchmark, file, launch, run_id, version)
+            records.append(record)
+            plan[record.cell] = None
+            counts.append(record.outcome.sample_count())
     # As far as the samples show it: pytest-benchmark keeps no warm-up.
-    counts = [record.outcome.sample_count() for record in records]
     protocol = Protocol(warmup_steps=0, steps=max(counts), minimum_steps=min(counts))
     run = Run(
         id=run_id,
         suite=PYTEST_BENCHMARK,
         protocol=protocol,
         launches=len(files),
-        plan=tuple(dict.fromkeys(record.cell for record in records)),
+        plan=tuple(plan),
         machine=first.fingerprint,
         started=first.made,
         version=version,
@@ -833,9 +855,11 @@ def _foreign_run(files: Sequence[BenchmarkFile], version: str) -> Imported:
     machine = first.machine
     if machine is None:
         # Without the host's name: no record has it.
-        info = {key: value for key, value in first.machine_info.items() if key != "node"}
+        info = dict(first.machine_info)
+        info.pop("node", None)
         machine = {FOREIGN_KEY: {"node": "", **info}}
-    return Imported(run, tuple(replace(record, protocol=protocol) for record in records), machine)
+    records = [replace(record, protocol=protocol) for record in records]
+    return Imported(run, tuple(records), machine)
 
 
 def imported_cell(fullname: str) -> Cell:
