@@ -144,8 +144,10 @@ def calls_of(outcome: Outcome) -> list[float]:
     calls = []
     start = 0
     for count in outcome.turns:
-        first = start + 1 if count >= MANY_CALLS else start
-        calls += seconds[first : start + count]
+        calls_of_turn = seconds[start : start + count]
+        if count >= MANY_CALLS:
+            calls_of_turn = calls_of_turn[1:]
+        calls += calls_of_turn
         start += count
     return calls
 

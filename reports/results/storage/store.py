@@ -353,7 +353,8 @@ class Store:
         They are of a run, or of all. ``asked`` means that the run was asked for by its id: then
         launches of a comparison's candidate count too.
         """
-        side = queries.counting(schema.records.c.side, run if asked else None)
+        run_asked_for = run if asked else None
+        side = queries.counting(schema.records.c.side, run_asked_for)
         for some in batched(keys):
             in_run = queries.wanted(schema.records.c.run, run)
             conditions = [*in_run, schema.records.c.cell.in_(some), side, queries.measured()]
@@ -475,6 +476,7 @@ def batched(items: Iterable[_Item]) -> Iterator[list[_Item]]:
 def to_row(record: Record, host: Host | None) -> dict[str, Any]:
     """Return the columns of a record, see `schema`."""
     disturbed = contended(record, host)
+    disturbed_number = None if disturbed is None else int(disturbed)
     return {
         **{name: getattr(record, name) for name in _IN_COLUMNS},
         "cell": schema.cell_key(record.machine, record.cell),
@@ -483,7 +485,7 @@ def to_row(record: Record, host: Host | None) -> dict[str, Any]:
         # compares words.
         "started": record.started.isoformat(timespec="microseconds"),
         "seconds": record.outcome.median_seconds(),
-        "contended": None if disturbed is None else int(disturbed),
+        "contended": disturbed_number,
         "product_rate": product_rate(record, host),
         "content": _json(record.to_dict()),
     }
