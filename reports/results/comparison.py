@@ -421,13 +421,11 @@ def _notes_on_variables(cells: Sequence[CellComparison]) -> list[str]:
     different = [cell for cell in cells if cell.baseline.variables != cell.candidate.variables]
     notes = []
     by_words = grouped(different, lambda cell: (_words(cell.baseline), _words(cell.candidate)))
-    for (before, after), several in by_words.items():
-        some = ""
-        if len(several) < len(cells):
-            some = f", in {len(several)} of {len(cells)} cells"
-        notes.append(
-            f"Different environment variables (--env): baseline {before}; candidate {after}{some}."
-        )
+    for (before, after), affected in by_words.items():
+        note = f"Different environment variables (--env): baseline {before}; candidate {after}"
+        if len(affected) < len(cells):
+            note += f", in {len(affected)} of {len(cells)} cells"
+        notes.append(f"{note}.")
     same = set()
     for cell in cells:
         if cell.baseline.variables and cell.baseline.variables == cell.candidate.variables:
@@ -632,7 +630,9 @@ def spreads_of_gate(
 
 def tails_of_quantity(records: Sequence[Record], host: Host | None, quantity: str) -> Pairs:
     """Return the tails of undisturbed pairs; only times have them."""
-    return tails_of(records, host) if quantity == TIME else ((), ())
+    if quantity != TIME:
+        return (), ()
+    return tails_of(records, host)
 
 
 def compare_pairs(
@@ -776,7 +776,9 @@ def _without_number(baseline: SideOfCell, candidate: SideOfCell, quantity: str) 
 
 def _other_work(before: SideOfCell, after: SideOfCell, rule: Rule) -> LossDifference | None:
     """Return the difference of the sides' computations; None where they agree, or may differ."""
-    return None if rule.allow_different else loss_difference(before.losses, after.losses)
+    if rule.allow_different:
+        return None
+    return loss_difference(before.losses, after.losses)
 
 
 def _different(judgement: Judgement, difference: LossDifference) -> Judgement:
@@ -847,10 +849,10 @@ def _contended(
     """Return CONTENDED where so many of all launches (or pairs) were lost, else None."""
     if not lost or lost < CONTENDED_SHARE * total:
         return None
-    kinds = set()
+    flags: list[Flag] = []
     for side in sides:
-        kinds.update(flag.kind for flag in side.flags)
-    if DEVICE_THROTTLED in kinds:
+        flags += side.flags
+    if any(flag.kind is DEVICE_THROTTLED for flag in flags):
         sentence = (
             f"other programs interfered, or the GPU was slowed, in {lost} of {total} {units}; "
             "measure again when it is cool"

@@ -236,10 +236,10 @@ def side_differences_line(differing: Sequence[SideDifference], cells: int) -> st
         return ""
     words = []
     for difference in differing[:MOST_SHOWN]:
-        some = ""
+        phrase = difference.words
         if difference.cells < cells:
-            some = f" (in {difference.cells} of {counted(cells, 'cell')})"
-        words.append(f"{difference.words}{some}")
+            phrase += f" (in {difference.cells} of {counted(cells, 'cell')})"
+        words.append(phrase)
     if len(differing) > MOST_SHOWN:
         words.append(f"and {len(differing) - MOST_SHOWN} more (--json)")
     return f"The sides also differ in: {'; '.join(words)}."

@@ -173,7 +173,8 @@ def integrated_joules(points: Points, region: Region) -> float | None:
 
 def _interpolated(moments: NDArray[np.float64], points: Points) -> NDArray[np.float64]:
     """Return the values at these moments, linearly interpolated between the points."""
-    times, values = zip(*points, strict=True)
+    times = [at for at, _ in points]
+    values = [value for _, value in points]
     return np.interp(moments, times, values)
 
 
@@ -452,5 +453,5 @@ def _work_of_gpu(
 
 def _over(combine: Callable[[list[_T]], _T], values: Iterable[_T | None]) -> _T | None:
     """Combine the values that are known; None where none is."""
-    known = [value for value in values if value is not None]
-    return combine(known) if known else None
+    observed = [value for value in values if value is not None]
+    return combine(observed) if observed else None

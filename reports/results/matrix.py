@@ -426,11 +426,11 @@ def _notes_on_names(works: Iterable[Cell]) -> list[str]:
     """Return a line for each name that stands for several networks."""
     networks = dict.fromkeys((work.network, work.specification) for work in works)
     notes = []
-    for name, several in grouped(networks, lambda network: network[0]).items():
-        if len(several) > 1:
-            digests = [digest or "as first shipped" for _, digest in several]
+    for name, namesakes in grouped(networks, lambda network: network[0]).items():
+        if len(namesakes) > 1:
+            digests = [digest or "as first shipped" for _, digest in namesakes]
             notes.append(
-                f"{name} is the name of {len(several)} networks with different numbers, shown "
+                f"{name} is the name of {len(namesakes)} networks with different numbers, shown "
                 f"separately in this order: {', '.join(digests)}"
             )
     return notes

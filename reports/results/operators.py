@@ -322,16 +322,17 @@ def _difference(
     mean_before = fmean(seconds_before)
     mean_after = fmean(seconds_after)
     difference = mean_after - mean_before
-    usual = max(USUAL_DEVIATION * max(mean_before, mean_after), LEAST_DEVIATION * step)
-    errors = _errors(seconds_before, seconds_after, usual)
+    deviation = max(USUAL_DEVIATION * max(mean_before, mean_after), LEAST_DEVIATION * step)
+    errors = _errors(seconds_before, seconds_after, deviation)
+    clear = abs(errors) >= CLEAR and abs(difference) >= LEAST_OF_STEP * step
     calls_before = fmean(counts_before)
     calls_after = fmean(counts_after)
     share = difference / whole if whole else 0.0
-    # Where the steps do not differ, another number of calls is needed too: times alone may be
-    # chance.
-    other_calls = abs(calls_after - calls_before) >= _CALLS
-    accounts = other_calls if whole is None else share >= LEAST_SHARE
-    clear = abs(errors) >= CLEAR and abs(difference) >= LEAST_OF_STEP * step
+    accounts = share >= LEAST_SHARE
+    if whole is None:
+        # Where the steps do not differ, another number of calls is needed too: times alone may be
+        # chance.
+        accounts = abs(calls_after - calls_before) >= _CALLS
     return OperatorDifference(
         name=key[0],
         kind=key[1],
@@ -382,16 +383,16 @@ def _operators(profile: Profile, cell: Cell) -> list[Operator]:
     return [operator for operator in profile.operators if operator.on_device is not cell.on_cpu]
 
 
-def _errors(baseline: Sequence[float], candidate: Sequence[float], usual: float) -> float:
+def _errors(baseline: Sequence[float], candidate: Sequence[float], deviation: float) -> float:
     """Return by how many standard errors the candidate's values exceed the baseline's.
 
-    Values of the same index are a pair. ``usual`` is the deviation of their difference in identical
+    Values of the same index are a pair. ``deviation`` is that of their difference in identical
     code.
     """
     differences = [after - before for before, after in zip(baseline, candidate, strict=True)]
     freedom = len(differences) - 1
     own = variance(differences) if freedom else 0.0
-    pooled = (freedom * own + USUAL_FREEDOM * usual**2) / (freedom + USUAL_FREEDOM)
+    pooled = (freedom * own + USUAL_FREEDOM * deviation**2) / (freedom + USUAL_FREEDOM)
     if pooled <= 0:
         return 0.0
     return fmean(differences) / math.sqrt(pooled / len(differences))
@@ -400,9 +401,9 @@ def _errors(baseline: Sequence[float], candidate: Sequence[float], usual: float)
 def _circumstances(baseline: Sequence[Outcome], candidate: Sequence[Outcome]) -> tuple[str, ...]:
     """Return a line for everything else in which the timed steps of the sides clearly differ."""
     lines = []
-    for name, count, least in _COUNTED:
-        before = [value for value in map(count, baseline) if value is not None]
-        after = [value for value in map(count, candidate) if value is not None]
+    for name, value_of, least in _COUNTED:
+        before = [value for value in map(value_of, baseline) if value is not None]
+        after = [value for value in map(value_of, candidate) if value is not None]
         if not before or not after:
             continue
         mean_before = fmean(before)

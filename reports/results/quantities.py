@@ -51,8 +51,11 @@ def follows_time(
         seconds = cell.seconds
         if rate is None or seconds is None:
             return None
-        low = None if seconds.high is None else rate * seconds.median / seconds.high
-        high = None if seconds.low is None else rate * seconds.median / seconds.low
+        low = high = None
+        if seconds.high is not None:
+            low = rate * seconds.median / seconds.high
+        if seconds.low is not None:
+            high = rate * seconds.median / seconds.low
         return rate, low, high
 
     return numbers

@@ -134,7 +134,7 @@ class Results:
                 continue
             _, last = max(launched, key=_recency)
             run_to_read = run if all_runs else last.run
-            environments = set()
+            environments: set[str | None] = set()
             for number, entry in launched:
                 environments.update((entry.least, entry.greatest))
                 chosen[number].setdefault(run_to_read, {})[entry.key] = last
@@ -320,11 +320,15 @@ class Narrowing:
             return results
         cells = self.cells or tuple(dict.fromkeys(record.cell for record in results.records))
         narrowing = replace(self, cells=cells)
-        both = untunable(results.records) if "tuning" in self.axes else frozenset()
+        without_settings: frozenset[Place] = frozenset()
+        if "tuning" in self.axes:
+            without_settings = untunable(results.records)
         taken = []
         for record in results.records:
-            as_installed = record.cell._replace(tuning=INSTALLED)
-            if narrowing.has(record.cell) or (record.place in both and narrowing.has(as_installed)):
+            is_asked_for = narrowing.has(record.cell)
+            if not is_asked_for and record.place in without_settings:
+                is_asked_for = narrowing.has(record.cell._replace(tuning=INSTALLED))
+            if is_asked_for:
                 taken.append(record)
         return replace(results, records=tuple(taken))
 

@@ -60,7 +60,7 @@ def _by_round(turns: Sequence[dict[int, float]]) -> Floats:
         for row, number in enumerate(rounds):
             if number in seconds_by_number:
                 logs[row, launch] = np.log(seconds_by_number[number])
-    shared = logs[np.isfinite(logs).sum(axis=1) > 1]
+    shared: Floats = logs[np.isfinite(logs).sum(axis=1) > 1]
     if np.isfinite(shared).any(axis=0).all():
         return shared
     return logs

@@ -156,8 +156,11 @@ class Estimate:
 
     def changed(self, change: Callable[[float], float], method: str = "") -> "Estimate":
         """Return it with a rising function applied to its value and its ends."""
-        low = None if self.low is None else change(self.low)
-        high = None if self.high is None else change(self.high)
+        low = high = None
+        if self.low is not None:
+            low = change(self.low)
+        if self.high is not None:
+            high = change(self.high)
         return Estimate(change(self.value), low, high, method or self.method)
 
 
@@ -423,21 +426,21 @@ def _with_spread_in_groups(summaries: Sequence[Summary]) -> dict[int, SideBySide
             levels[id(summary.relative)] = summary.relative
     if not levels:
         return {}
-    variances = np.concatenate([several.variances for several in levels.values()])
-    freedoms = np.concatenate([several.freedoms for several in levels.values()])
+    variances = np.concatenate([relative.variances for relative in levels.values()])
+    freedoms = np.concatenate([relative.freedoms for relative in levels.values()])
     total = float(freedoms.sum())
     # Those of a few cells are their own already.
     freedom_of_others = max(0.0, min(MOST_FREEDOM_IN_GROUPS, (total - 6) / 5))
     common = CommonSpread(float(np.average(variances, weights=freedoms)), freedom_of_others)
     result = {}
-    for key, several in levels.items():
+    for key, relative in levels.items():
         shrunk_variances = []
         shrunk_freedoms = []
-        for own, freedom in zip(several.variances, several.freedoms, strict=True):
+        for own, freedom in zip(relative.variances, relative.freedoms, strict=True):
             shrunk, together = common.shrink(own, freedom)
             shrunk_variances.append(shrunk)
             shrunk_freedoms.append(together)
-        result[key] = several.with_variances(shrunk_variances, shrunk_freedoms)
+        result[key] = relative.with_variances(shrunk_variances, shrunk_freedoms)
     return result
 
 
@@ -499,12 +502,12 @@ def _by_launches(
 def _variance_of_sum(pairs: Sequence[tuple[Summary, Summary]]) -> tuple[float, float]:
     """Return the variance of the sum of these pairs' log ratios, and its degrees of freedom."""
     parts: list[tuple[float, float]] = []
-    for one, other in pairs:
-        if one.relative is not None and took_turns(one, other):
-            parts.append(one.relative.variance(one.number, other.number))
+    for slower, faster in pairs:
+        if slower.relative is not None and took_turns(slower, faster):
+            parts.append(slower.relative.variance(slower.number, faster.number))
         else:
-            parts.append((one.launch_variance / one.launches, one.launch_freedom))
-            parts.append((other.launch_variance / other.launches, other.launch_freedom))
+            parts.append((slower.launch_variance / slower.launches, slower.launch_freedom))
+            parts.append((faster.launch_variance / faster.launches, faster.launch_freedom))
     variance = math.fsum(part for part, _ in parts)
     squares = math.fsum(part**2 / freedom for part, freedom in parts)
     freedom = variance**2 / squares if squares else math.inf
