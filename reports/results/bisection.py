@@ -115,7 +115,9 @@ class Bisection:
     @property
     def _span(self) -> tuple[int, int]:
         """The smallest probable range of testable candidates: its first and last index."""
-        return (0, -1) if self.assessment is None else self.assessment.range(self.confidence)
+        if self.assessment is None:
+            return 0, -1
+        return self.assessment.range(self.confidence)
 
     @property
     def _edge(self) -> tuple[int, int]:
@@ -123,8 +125,10 @@ class Bisection:
 
         They count from the good one on.
         """
+        if self.assessment is None:
+            return 0, 0
         first, last = self._span
-        places = (0, *self.assessment.candidates) if self.assessment else (0,)
+        places = (0, *self.assessment.candidates)
         return places[first], places[last + 1]
 
     @property
@@ -151,8 +155,10 @@ class Bisection:
     @property
     def probability(self) -> float:
         """The probability that the first slower one is among these."""
+        if self.assessment is None:
+            return 0.0
         first, last = self._span
-        return sum(self.assessment.places[first : last + 1]) if self.assessment else 0.0
+        return sum(self.assessment.places[first : last + 1])
 
     @property
     def before(self) -> str:

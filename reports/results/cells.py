@@ -30,7 +30,7 @@ from dlbench.reports.results.flags import (
 )
 from dlbench.reports.results.gpu_evidence import DeviceObserved, observe_device
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.keys import Place, column_of, grouped, row_of, work_of
+from dlbench.reports.results.keys import Place, column_of, row_of, work_of
 from dlbench.reports.results.memory_evidence import MemoryObserved, observe_memory
 from dlbench.reports.results.naming import counted
 from dlbench.reports.results.networks import family_of_record
@@ -138,10 +138,12 @@ TimesInTurns = Mapping[tuple[str, str, Cell], float]
 
 def times_in_turns(records: Iterable[Record]) -> TimesInTurns:
     """Return the seconds of a step of those launches that took turns with others."""
-    launches = [record for record in records if record.group and record.outcome.turns]
-    timed = [record for record in launches if _was_timed(record)]
+    timed_of_group: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record.group and record.outcome.turns and _was_timed(record):
+            timed_of_group.setdefault((record.run, record.group), []).append(record)
     seconds_by_launch: dict[tuple[str, str, Cell], float] = {}
-    for group in grouped(timed, lambda record: (record.run, record.group)).values():
+    for group in timed_of_group.values():
         seconds_of_group = seconds_in_turns([record.outcome for record in group])
         for record, seconds in zip(group, seconds_of_group, strict=True):
             seconds_by_launch[_key_in_turns(record)] = seconds
@@ -197,18 +199,26 @@ def _with_numbers(
     outcomes = [record.outcome for record in timed]
     seconds = _summarise(timed, turns)
     measured = measure(outcomes)
-    batch_size = newest.cell.batch_size
+    items_per_second = None
+    if newest.cell.batch_size is not None:
+        items_per_second = newest.cell.batch_size / seconds.median
     gflops = _gflops(newest, outcomes, seconds.median)
-    fraction = gflops * 1e9 / ceiling if gflops is not None and ceiling else None
-    first_steps = [
-        outcome.first_step_seconds for outcome in outcomes if outcome.first_step_seconds is not None
-    ]
-    peak_memory = max(outcome.peak_memory_bytes or 0 for outcome in outcomes)
+    fraction = None
+    if gflops is not None and ceiling:
+        fraction = gflops * 1e9 / ceiling
+    first_steps = []
+    peak_memory = 0
+    for outcome in outcomes:
+        if outcome.first_step_seconds is not None:
+            first_steps.append(outcome.first_step_seconds)
+        peak_memory = max(peak_memory, outcome.peak_memory_bytes or 0)
     default_threads = outcomes[-1].facts.default_threads
+    if not isinstance(default_threads, int):
+        default_threads = None
     return replace(
         result,
         seconds=seconds,
-        items_per_second=None if batch_size is None else batch_size / seconds.median,
+        items_per_second=items_per_second,
         gflops=gflops,
         ceiling_fraction=fraction,
         parity=_parity(outcomes),
@@ -217,7 +227,7 @@ def _with_numbers(
         memory_observed=observe_memory(outcomes),
         flags=tuple(_flags(records, timed, host, fraction)),
         first_step_seconds=median(first_steps) if first_steps else None,
-        default_threads=default_threads if isinstance(default_threads, int) else None,
+        default_threads=default_threads,
         peak_memory_bytes=peak_memory or None,
         cold_start=all(outcome.facts.cold_start is True for outcome in outcomes),
         measured=measured,
@@ -227,12 +237,16 @@ def _with_numbers(
 
 def _summarise(timed: Sequence[Record], turns: TimesInTurns) -> Summary:
     """Return the seconds of a step over a cell's timed launches."""
-    outcomes = [record.outcome for record in timed]
-    return summarise(
-        [outcome.step_seconds() for outcome in outcomes],
-        [outcome.statistics for outcome in outcomes if outcome.statistics is not None],
-        [turns.get(_key_in_turns(record)) for record in timed],
-    )
+    steps = []
+    without_samples = []
+    seconds_in_turns = []
+    for record in timed:
+        outcome = record.outcome
+        steps.append(outcome.step_seconds())
+        seconds_in_turns.append(turns.get(_key_in_turns(record)))
+        if outcome.statistics is not None:
+            without_samples.append(outcome.statistics)
+    return summarise(steps, without_samples, seconds_in_turns)
 
 
 def _gflops(record: Record, outcomes: Iterable[Outcome], seconds: float) -> float | None:
@@ -269,11 +283,14 @@ def _flags(
 
 def _parity(outcomes: Iterable[Outcome]) -> Parity | None:
     """Return the parity check of the first launch that disagrees, else of the newest."""
-    parities = [outcome.parity for outcome in outcomes if outcome.parity is not None]
-    for parity in parities:
-        if parity.verdict == "disagrees":
-            return parity
-    return parities[-1] if parities else None
+    newest = None
+    for outcome in outcomes:
+        if outcome.parity is None:
+            continue
+        newest = outcome.parity
+        if newest.verdict == "disagrees":
+            break
+    return newest
 
 
 def _unmeasured(
@@ -325,12 +342,17 @@ def in_the_running(cells: Iterable[CellResult]) -> list[tuple[CellResult, Summar
     pool = [pair for pair in timed if not pair[0].has(PARITY_UNCHECKED)] or timed
     if not pool:
         return []
-    least = min((seconds for _, seconds in pool), key=lambda seconds: seconds.median)
+    _, least = min(pool, key=_median)
 
     def ratio_to_least(pair: tuple[CellResult, Summary]) -> float:
         return ratio(pair[1], least).value
 
     return sorted(pool, key=ratio_to_least)
+
+
+def _median(pair: tuple[CellResult, Summary]) -> float:
+    _, seconds = pair
+    return seconds.median
 
 
 def fastest_mode(cells: Sequence[CellResult]) -> CellResult:

@@ -239,8 +239,10 @@ def compare_sides(
     """
     rule = rule or rule_of(run.rule)
     gate = run.purpose == GATE
-    by_cell = grouped((record for record in records if record.side), lambda record: record.cell)
-    spreads = spreads_of_gate(of_gate or records, host, rule.judged) if gate else {}
+    by_cell = _sides_by_cell(records)
+    spreads: Mapping[str, Spreads] = {}
+    if gate:
+        spreads = spreads_of_gate(of_gate or records, host, rule.judged)
     cells: list[CellComparison] = []
     for cell in sorted(by_cell, key=in_order):
         for quantity in rule.judged:
@@ -277,6 +279,12 @@ def compare_sides(
     )
 
 
+def _sides_by_cell(records: Iterable[Record]) -> dict[Cell, list[Record]]:
+    """Return the records of both sides by cell; others are left out."""
+    sides = [record for record in records if record.side]
+    return grouped(sides, lambda record: record.cell)
+
+
 def _of_side(records: Iterable[Record], side: str) -> list[Record]:
     return [record for record in records if record.side == side]
 
@@ -297,7 +305,9 @@ def compare_runs(
     Runs of different machines give ratios and no verdicts. Raises ValueError where they have no
     cell in common, and where one of them holds both sides of a comparison.
     """
+    runs_of_sides = []
     for records in (baseline, candidate):
+        runs_of_sides.append({record.run for record in records})
         if len({record.side for record in records}) > 1:
             raise ValueError(
                 "a run that measured two sides is two things to compare: choose one of its sides"
@@ -311,13 +321,15 @@ def compare_runs(
     sides = [hosts.get(machine) or Host(machine, machine[:12]) for machine in machines]
     one_machine = machines[0] == machines[1]
     same_machine = one_machine and machines[0] != UNKNOWN_MACHINE
-    same_session = {record.run for record in baseline} == {record.run for record in candidate}
+    same_session = runs_of_sides[0] == runs_of_sides[1]
     cells: list[CellComparison] = []
     for cell in common:
         launches = before[cell], after[cell]
         cells += _compare_launches(cell, launches, sides, rule, same_machine, same_session)
     differing = side_differences(before, after)
+    measured_on = sides[:1]
     if not one_machine:
+        measured_on = sides
         differing = (*host_differences(sides[0], sides[1], len(common)), *differing)
     notes = [
         *_notes_on_origins(machines, sides, cells, rule, same_session),
@@ -328,7 +340,7 @@ def compare_runs(
     return Comparison(
         baseline=names[BASELINE],
         candidate=names[CANDIDATE],
-        hosts=tuple(sides[:1] if one_machine else sides),
+        hosts=tuple(measured_on),
         purpose="compare",
         same_session=same_session,
         cells=tuple(_adjusted(cells, rule)),
@@ -409,13 +421,11 @@ def _notes_on_variables(cells: Sequence[CellComparison]) -> list[str]:
     different = [cell for cell in cells if cell.baseline.variables != cell.candidate.variables]
     notes = []
     by_words = grouped(different, lambda cell: (_words(cell.baseline), _words(cell.candidate)))
-    for (before, after), several in by_words.items():
-        some = ""
-        if len(several) < len(cells):
-            some = f", in {len(several)} of {len(cells)} cells"
-        notes.append(
-            f"Different environment variables (--env): baseline {before}; candidate {after}{some}."
-        )
+    for (before, after), affected in by_words.items():
+        note = f"Different environment variables (--env): baseline {before}; candidate {after}"
+        if len(affected) < len(cells):
+            note += f", in {len(affected)} of {len(cells)} cells"
+        notes.append(f"{note}.")
     same = set()
     for cell in cells:
         if cell.baseline.variables and cell.baseline.variables == cell.candidate.variables:
@@ -433,11 +443,15 @@ def _advice(cells: Iterable[CellComparison]) -> str:
 
     dlbench cannot launch the benchmarks of other programs.
     """
-    imported = [cell for cell in cells if cell.cell.adapter == IMPORTED]
-    if not imported:
+    launches = []
+    for cell in cells:
+        if cell.cell.adapter == IMPORTED:
+            launches += [cell.baseline.launches, cell.candidate.launches]
+    if not launches:
         return _MEASURE_NOW
-    fewest = min(min(cell.baseline.launches, cell.candidate.launches) for cell in imported)
-    return _SAVE_MORE if fewest < FEWEST_LAUNCHES else _RUN_AGAIN
+    if min(launches) < FEWEST_LAUNCHES:
+        return _SAVE_MORE
+    return _RUN_AGAIN
 
 
 def judge_sides(
@@ -603,7 +617,7 @@ def spreads_of_gate(
     records: Iterable[Record], host: Host | None, quantities: Sequence[str] = (TIME,)
 ) -> dict[str, Spreads]:
     """Return the spread of a gate's first counting pairs by quantity, from all its records."""
-    by_cell = grouped((record for record in records if record.side), lambda record: record.cell)
+    by_cell = _sides_by_cell(records)
     spreads = {}
     for quantity in quantities:
         cells = []
@@ -616,7 +630,9 @@ def spreads_of_gate(
 
 def tails_of_quantity(records: Sequence[Record], host: Host | None, quantity: str) -> Pairs:
     """Return the tails of undisturbed pairs; only times have them."""
-    return tails_of(records, host) if quantity == TIME else ((), ())
+    if quantity != TIME:
+        return (), ()
+    return tails_of(records, host)
 
 
 def compare_pairs(
@@ -656,7 +672,9 @@ def compare_pairs(
 def _seconds(record: Record) -> float | None:
     """Return the median seconds per step; None where it has no right number."""
     outcome = record.outcome
-    return outcome.median_seconds() if outcome.status is Status.OK and outcome.was_timed() else None
+    if outcome.status is Status.OK and outcome.was_timed():
+        return outcome.median_seconds()
+    return None
 
 
 def _value(record: Record, quantity: str) -> float | None:
@@ -677,24 +695,30 @@ def side_of(
     if not records:
         return SideOfCell(Status.SKIPPED, "not measured")
     launches = last_attempts(records)
-    undisturbed = launches
-    if is_of_clock(quantity) and not by_turns:
-        undisturbed = [record for record in launches if not left_out(record, host)]
-    values = [_value(record, quantity) for record in undisturbed]
-    numbers = tuple(value for value in values if value is not None)
-    timed = [record for record in launches if record.outcome.was_timed()]
-    flags = cell_flags([record_flags(record, host) for record in timed])
+    leaves_out = is_of_clock(quantity) and not by_turns
+    numbers = []
+    contended = 0
+    flags_of_launches = []
+    for record in launches:
+        if record.outcome.was_timed():
+            flags_of_launches.append(record_flags(record, host))
+        if leaves_out and left_out(record, host):
+            contended += 1
+            continue
+        value = _value(record, quantity)
+        if value is not None:
+            numbers.append(value)
+    flags = [flag for flag in cell_flags(flags_of_launches) if flag.kind is not CONTENDED]
     status, reason, failed = _status(launches)
     if failed:
         flags.append(Flag(FAILED_LAUNCHES, failed))
-    flags = [flag for flag in flags if flag.kind is not CONTENDED]
     newest = launches[-1]
     return SideOfCell(
         status=status,
         reason=reason,
         launches=len(numbers),
-        launch_medians=numbers,
-        contended=len(launches) - len(undisturbed),
+        launch_medians=tuple(numbers),
+        contended=contended,
         environment=newest.environment,
         flags=tuple(flags),
         too_short=any(record.outcome.too_short() for record in launches),
@@ -709,7 +733,9 @@ def _status(records: Sequence[Record]) -> tuple[Status, str, str]:
     if not failed:
         return Status.OK, "", ""
     outcome = sorted(failed, key=_gravity)[-1].outcome
-    reason = outcome.reason or (outcome.parity.reason if outcome.parity else "")
+    reason = outcome.reason
+    if not reason and outcome.parity:
+        reason = outcome.parity.reason
     reason = reason or "no reason was given"
     where = ""
     if len(failed) < len(records):
@@ -750,7 +776,9 @@ def _without_number(baseline: SideOfCell, candidate: SideOfCell, quantity: str) 
 
 def _other_work(before: SideOfCell, after: SideOfCell, rule: Rule) -> LossDifference | None:
     """Return the difference of the sides' computations; None where they agree, or may differ."""
-    return None if rule.allow_different else loss_difference(before.losses, after.losses)
+    if rule.allow_different:
+        return None
+    return loss_difference(before.losses, after.losses)
 
 
 def _different(judgement: Judgement, difference: LossDifference) -> Judgement:
@@ -772,15 +800,18 @@ def _notes_on_disturbance(
     records_by_cell: Iterable[Sequence[Record]], host: Host | None
 ) -> list[str]:
     """Return how many of the counting pairs other programs disturbed."""
-    pairs = []
+    pairs = 0
+    disturbed = 0
     for records in records_by_cell:
-        pairs += _counting(complete_pairs(records), host)
-    disturbed = [pair for pair in pairs if any(left_out(record, host) for record in pair)]
+        for first, second in _counting(complete_pairs(records), host):
+            pairs += 1
+            if left_out(first, host) or left_out(second, host):
+                disturbed += 1
     if not disturbed:
         return []
     return [
-        f"Other programs disturbed {len(disturbed)} of {counted(len(pairs), 'pair')}. Both sides "
-        "took turns, so their ratios count, but more pairs are needed."
+        f"Other programs disturbed {disturbed} of {counted(pairs, 'pair')}. Both sides took turns, "
+        "so their ratios count, but more pairs are needed."
     ]
 
 
@@ -818,7 +849,10 @@ def _contended(
     """Return CONTENDED where so many of all launches (or pairs) were lost, else None."""
     if not lost or lost < CONTENDED_SHARE * total:
         return None
-    if any(flag.kind is DEVICE_THROTTLED for side in sides for flag in side.flags):
+    flags: list[Flag] = []
+    for side in sides:
+        flags += side.flags
+    if any(flag.kind is DEVICE_THROTTLED for flag in flags):
         sentence = (
             f"other programs interfered, or the GPU was slowed, in {lost} of {total} {units}; "
             "measure again when it is cool"

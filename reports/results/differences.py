@@ -102,6 +102,8 @@ def _words(value: object) -> str | None:
 def _software(software: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """Return the packages of a framework's description of itself, and the rest, one level deep."""
     packages = software.get(_DISTRIBUTIONS)
+    if not isinstance(packages, Mapping):
+        packages = {}
     flat: dict[str, Any] = {}
     for key, value in software.items():
         if key == FOREIGN_KEY and isinstance(value, Mapping):
@@ -110,7 +112,7 @@ def _software(software: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str,
             flat |= {f"{key} {inner}": inside for inner, inside in value.items()}
         elif key != _DISTRIBUTIONS:
             flat[key] = value
-    return packages if isinstance(packages, Mapping) else {}, flat
+    return packages, flat
 
 
 def _circumstances(kept: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,10 +236,10 @@ def side_differences_line(differing: Sequence[SideDifference], cells: int) -> st
         return ""
     words = []
     for difference in differing[:MOST_SHOWN]:
-        some = ""
+        phrase = difference.words
         if difference.cells < cells:
-            some = f" (in {difference.cells} of {counted(cells, 'cell')})"
-        words.append(f"{difference.words}{some}")
+            phrase += f" (in {difference.cells} of {counted(cells, 'cell')})"
+        words.append(phrase)
     if len(differing) > MOST_SHOWN:
         words.append(f"and {len(differing) - MOST_SHOWN} more (--json)")
     return f"The sides also differ in: {'; '.join(words)}."

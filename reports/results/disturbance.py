@@ -66,8 +66,10 @@ def disturbed_turns(turns: Sequence[TurnObservation]) -> list[bool]:
     Threads of one launch wait for one another too, for a while after each pause: two of TensorFlow
     on two CPUs waited for 15 % of the time in turns of 0.035 s with nothing else running.
     """
+    if not turns:
+        return []
     shares = [waiting_share(turn) for turn in turns]
-    limit = max(WAITING_SHARE, UNUSUAL_FACTOR * median(shares)) if shares else WAITING_SHARE
+    limit = max(WAITING_SHARE, UNUSUAL_FACTOR * median(shares))
     return [share > limit for share in shares]
 
 
@@ -141,9 +143,11 @@ def slowed(record: Record) -> str:
     if share <= GPU_THROTTLED_SHARE or round(share * (observed.samples or 0)) < 2:
         return ""
     slowing = {word for bit, word in REASONS.items() if bit & SLOWING}
-    reasons = " and ".join(word for word in observed.clock_reasons or {} if word in slowing)
-    clock = f", at {observed.sm_mhz.median:.0f} MHz" if observed.sm_mhz else ""
-    return f"the GPU was slowed {share:.0%} of the time: {reasons}{clock}"
+    reasons = [word for word in observed.clock_reasons or {} if word in slowing]
+    sentence = f"the GPU was slowed {share:.0%} of the time: {' and '.join(reasons)}"
+    if observed.sm_mhz:
+        sentence += f", at {observed.sm_mhz.median:.0f} MHz"
+    return sentence
 
 
 def throttled(record: Record, capacity: float | None) -> str:
@@ -313,4 +317,7 @@ def _own_threads(
     wanting = wanting_threads(threads, contention)
     has_more = running > asked * EXCEEDED_FACTOR + EXCEEDED_SLACK
     has_more = has_more or wanting > capacity * EXCEEDED_FACTOR + EXCEEDED_SLACK
-    return max(threads.framework_says or 0, wanting if has_more else 0.0)
+    reported = threads.framework_says or 0
+    if has_more:
+        return max(reported, wanting)
+    return reported

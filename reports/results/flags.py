@@ -11,6 +11,7 @@ judged.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from statistics import median
 
 from dlbench.adapters.families.own import ADAPTER as OWN_STEP
@@ -42,6 +43,7 @@ from dlbench.reports.results.flag_kinds import (
 )
 from dlbench.reports.results.gpu_evidence import DeviceObserved, observe_launch
 from dlbench.reports.results.hosts import Host
+from dlbench.reports.results.keys import grouped
 from dlbench.reports.results.memory_evidence import KEEP_HEAP, states_between, states_within
 from dlbench.reports.results.naming import counted
 from dlbench.reports.results.outcome import Outcome
@@ -97,10 +99,13 @@ def _facts_of_launch(record: Record, host: Host | None) -> list[tuple[FlagKind, 
     if record.cell.on_cpu:
         capacity = capacity_of(record, host)
         misused, sentence = misused_threads(outcome, capacity)
-        if misused > 0 and record.cell.adapter == OWN_STEP:
-            sentence += "; if the others load data, say how many in the file: HELPERS = 2"
+        kind = THREADS_UNUSED
+        if misused > 0:
+            kind = THREADS_EXCEEDED
+            if record.cell.adapter == OWN_STEP:
+                sentence += "; if the others load data, say how many in the file: HELPERS = 2"
         facts += [
-            (THREADS_EXCEEDED if misused > 0 else THREADS_UNUSED, sentence),
+            (kind, sentence),
             by_others,
             (THROTTLED, disturbance.throttled(record, capacity)),
             (MEMORY_STATES, states_within(outcome, _keeps_heap(record))),
@@ -118,12 +123,17 @@ def _facts_of_launch(record: Record, host: Host | None) -> list[tuple[FlagKind, 
 
 def cell_flags(launches: Sequence[Iterable[Flag]]) -> list[Flag]:
     """Combine the flags of a cell's launches, in the order of `KINDS`."""
+    raised = grouped(chain.from_iterable(launches), lambda flag: flag.kind)
     flags = []
     for kind in KINDS:
-        raised = [flag for launch in launches for flag in launch if flag.kind is kind]
-        if raised and (kind in ONCE_IS_ENOUGH or 2 * len(raised) >= len(launches)):
-            where = "" if len(launches) == 1 else f" (in {len(raised)} of {len(launches)} launches)"
-            flags.append(Flag(kind, raised[-1].sentence + where))
+        flags_of_kind = raised.get(kind, [])
+        count = len(flags_of_kind)
+        if not count or (kind not in ONCE_IS_ENOUGH and 2 * count < len(launches)):
+            continue
+        sentence = flags_of_kind[-1].sentence
+        if len(launches) > 1:
+            sentence += f" (in {count} of {len(launches)} launches)"
+        flags.append(Flag(kind, sentence))
     return flags
 
 
@@ -143,16 +153,20 @@ def _keeps_heap(record: Record) -> bool:
 
 def memory_states(records: Sequence[Record]) -> list[Flag]:
     """Return the flag of a cell whose launches differ in their page faults; else nothing."""
-    kept = any(_keeps_heap(record) for record in records)
+    kept = any(map(_keeps_heap, records))
     sentence = states_between([record.outcome for record in records], kept)
-    return [Flag(MEMORY_STATES, sentence)] if sentence else []
+    if not sentence:
+        return []
+    return [Flag(MEMORY_STATES, sentence)]
 
 
 def _facts_of_mathematics(outcome: Outcome, imported: bool) -> list[tuple[FlagKind, str]]:
     facts = []
     parity = outcome.parity
     if not imported and (parity is None or parity.verdict == "unchecked"):
-        reason = "no parity check" if parity is None else parity.reason or "no reference"
+        reason = "no parity check"
+        if parity is not None:
+            reason = parity.reason or "no reference"
         facts.append((PARITY_UNCHECKED, f"unchecked: {reason}"))
     elif parity is not None and parity.verdict == "disagrees":
         facts.append((PARITY, parity.reason or "it disagrees with the reference"))
@@ -207,13 +221,14 @@ def _host_bound(outcome: Outcome, observed: DeviceObserved, resident: bool) -> s
         return ""
     if not profiled and not resident:
         return ""
-    source = "" if profiled else ", by the driver's utilisation"
+    sentence = f"the GPU worked {observed.busy_share:.0%} of the time"
+    if not profiled:
+        sentence += ", by the driver's utilisation"
+    sentence += "; the host sets the pace"
     starting = starting_words(outcome)
-    reason = f": {starting}" if starting else ""
-    return (
-        f"the GPU worked {observed.busy_share:.0%} of the time{source}; the host sets the "
-        f"pace{reason}"
-    )
+    if starting:
+        sentence += f": {starting}"
+    return sentence
 
 
 def starting_words(outcome: Outcome) -> str:
@@ -232,6 +247,10 @@ def starting_words(outcome: Outcome) -> str:
     share = device.launches * start / median(steps)
     micros = start * 1e6
     time = f"{micros:.3g}" if micros < 100 else f"{micros:.0f}"
-    bound = "launch-bound, since " if share >= LAUNCH_BOUND_SHARE else ""
-    part = f"about {share:.0%} of a step" if share < 1 else "all of a step"
-    return f"{bound}starting {device.launches:.0f} operators at {time} us each takes {part}"
+    part = "all of a step"
+    if share < 1:
+        part = f"about {share:.0%} of a step"
+    sentence = f"starting {device.launches:.0f} operators at {time} us each takes {part}"
+    if share >= LAUNCH_BOUND_SHARE:
+        return f"launch-bound, since {sentence}"
+    return sentence

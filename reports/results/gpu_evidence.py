@@ -11,7 +11,6 @@ on some (A100, H100) the sensor samples only a quarter of the time (Yang, Adamek
 shorter than a second has neither.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -86,18 +85,26 @@ def points_of(samples: Any, origin: float) -> dict[str, Points]:
 
     Nothing where the times are malformed.
     """
-    times = samples.get("at") if isinstance(samples, Mapping) else None
+    if not isinstance(samples, Mapping):
+        return {}
+    times = samples.get("at")
     if not isinstance(times, list) or any(_number(at) is None for at in times):
         return {}
     if times != sorted(times):
         return {}
     columns: dict[str, Points] = {}
     for name, column in samples.items():
-        values = column if isinstance(column, list) else [column] * len(times)
+        values = column
+        if not isinstance(column, list):
+            values = [column] * len(times)
         if len(values) != len(times):
             continue
-        numbers = [(origin + at, _number(value)) for at, value in zip(times, values, strict=True)]
-        columns[name] = [(at, number) for at, number in numbers if number is not None]
+        points = []
+        for at, value in zip(times, values, strict=True):
+            number = _number(value)
+            if number is not None:
+                points.append((origin + at, number))
+        columns[name] = points
     return columns
 
 
@@ -111,7 +118,9 @@ def growth(points: Points) -> int | None:
 
     None without two readings, or where it fell.
     """
-    grew = points[-1][1] - points[0][1] if len(points) > 1 else -1
+    if len(points) < 2:
+        return None
+    grew = points[-1][1] - points[0][1]
     return round(grew) if grew >= 0 else None
 
 
@@ -126,20 +135,25 @@ def energy(samples: Mapping[str, Points], region: Region) -> tuple[float, str] |
     if joules is not None:
         return joules, "energy counter"
     joules = integrated_joules(samples.get("watts", ()), region)
-    return None if joules is None else (joules, "integral of power")
+    if joules is not None:
+        return joules, "integral of power"
+    return None
 
 
 def counted_joules(points: Points, region: Region) -> float | None:
     """Return the growth of an energy counter in the region; None if it fell, or grew too seldom."""
     if not _spans(points, region):
         return None
-    next_times = [*(at for at, _ in points[1:]), math.inf]
-    readings = []
-    for (at, value), next_at in zip(points, next_times, strict=True):
-        if next_at >= region[0] and at <= region[1]:
-            readings.append(value)
-    steps = [later - earlier for earlier, later in pairwise(readings)]
-    if any(step < 0 for step in steps) or sum(step > 0 for step in steps) < ENOUGH_TICKS:
+    begin, end = region
+    ticks = 0
+    for (_, earlier), (at, later) in pairwise(points):
+        if not begin <= at <= end:
+            continue
+        if later < earlier:
+            return None
+        if later > earlier:
+            ticks += 1
+    if ticks < ENOUGH_TICKS:
         return None
     first, last = _interpolated(np.array(region), points)
     return float(last - first)
@@ -159,7 +173,9 @@ def integrated_joules(points: Points, region: Region) -> float | None:
 
 def _interpolated(moments: NDArray[np.float64], points: Points) -> NDArray[np.float64]:
     """Return the values at these moments, linearly interpolated between the points."""
-    return np.interp(moments, [at for at, _ in points], [value for _, value in points])
+    times = [at for at, _ in points]
+    values = [value for _, value in points]
+    return np.interp(moments, times, values)
 
 
 def _spans(points: Points, region: Region) -> bool:
@@ -303,10 +319,13 @@ def observe_device(records: Sequence[Record]) -> DeviceObserved | None:
     if not launches:
         return None
     newest = launches[-1]
-    methods = [launch.energy_method for launch in launches if launch.energy_method]
-    busy = [launch.busy_share for launch in launches if launch.busy_source == newest.busy_source]
+    energy_method = None
+    busy_shares = []
     notes: dict[str, None] = {}
     for launch in launches:
+        energy_method = launch.energy_method or energy_method
+        if launch.busy_source == newest.busy_source:
+            busy_shares.append(launch.busy_share)
         notes.update(dict.fromkeys(launch.notes))
     return replace(
         newest,
@@ -314,8 +333,8 @@ def observe_device(records: Sequence[Record]) -> DeviceObserved | None:
         **_combine(launches, max, _MOST),
         **_combine(launches, _span, _SPREADS),
         **_combine(launches, sum, ("samples",)),
-        busy_share=_over(median, busy),
-        energy_method=methods[-1] if methods else None,
+        busy_share=_over(median, busy_shares),
+        energy_method=energy_method,
         clock_reasons=_mean_reasons(launches),
         notes=tuple(notes),
     )
@@ -333,41 +352,48 @@ def _combine(
 
 def _mean_reasons(launches: Sequence[DeviceObserved]) -> dict[str, float] | None:
     """Return the mean share of each reason for lower clocks; None where no launch knows them."""
-    known = [launch.clock_reasons for launch in launches if launch.clock_reasons is not None]
-    if not known:
-        return None
+    shares_of_launches = []
     words: dict[str, None] = {}
-    for reasons in known:
-        words.update(dict.fromkeys(reasons))
-    return {word: mean(reasons.get(word, 0.0) for reasons in known) for word in words}
+    for launch in launches:
+        if launch.clock_reasons is not None:
+            shares_of_launches.append(launch.clock_reasons)
+            words.update(dict.fromkeys(launch.clock_reasons))
+    if not shares_of_launches:
+        return None
+    means = {}
+    for word in words:
+        means[word] = mean(shares.get(word, 0.0) for shares in shares_of_launches)
+    return means
 
 
 def _span(spreads: Sequence[RegionSpread]) -> RegionSpread:
-    return RegionSpread(
-        median=median(spread.median for spread in spreads),
-        low=min(spread.low for spread in spreads),
-        high=max(spread.high for spread in spreads),
-    )
+    medians, lows, highs = zip(*spreads, strict=True)
+    return RegionSpread(median(medians), min(lows), max(highs))
 
 
 def _observe_telemetry(outcome: Outcome, telemetry: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the fields of `DeviceObserved` that follow from telemetry."""
-    content = telemetry if isinstance(telemetry, Mapping) and telemetry.get("schema") == 1 else {}
-    origin = _number(content.get("origin"))
+    if not isinstance(telemetry, Mapping) or telemetry.get("schema") != 1:
+        return {}
+    origin = _number(telemetry.get("origin"))
     if origin is None:
         return {}
-    gpu = content.get("gpu")
+    gpu = telemetry.get("gpu")
     if not isinstance(gpu, Mapping):
         gpu = {}
     name = gpu.get("name")
-    notes = content.get("notes")
-    fast = points_of(content.get("samples"), origin)
-    slow = points_of(content.get("slow_samples"), origin)
+    if not isinstance(name, str):
+        name = None
+    notes = telemetry.get("notes")
+    if not isinstance(notes, list):
+        notes = []
+    fast = points_of(telemetry.get("samples"), origin)
+    slow = points_of(telemetry.get("slow_samples"), origin)
     observed: dict[str, Any] = {
-        "name": name if isinstance(name, str) else None,
+        "name": name,
         "power_limit_watts": _number(gpu.get("power_limit_watts")),
         "part_of_gpu": gpu.get("part") is True,
-        "notes": tuple(map(str, notes)) if isinstance(notes, list) else (),
+        "notes": tuple(map(str, notes)),
         "corrected_errors": growth(slow.get("corrected", ())),
         "uncorrected_errors": growth(slow.get("uncorrected", ())),
     }
@@ -383,7 +409,7 @@ def _observe_telemetry(outcome: Outcome, telemetry: Mapping[str, Any] | None) ->
         rates = within(slow.get(column, ()), region)
         observed[f"{column}_bytes_per_second"] = _over(median, rates)
     observed["used_memory_bytes"] = _over(max, inside.get("used_bytes", ()))
-    observed["other_processes"] = other_processes(content.get("processes"), origin, region)
+    observed["other_processes"] = other_processes(telemetry.get("processes"), origin, region)
     observed["samples"] = len(inside.get("at", ()))
     observed |= _clock_reasons(inside.get("reasons", ()))
     if not observed["part_of_gpu"]:
@@ -427,5 +453,5 @@ def _work_of_gpu(
 
 def _over(combine: Callable[[list[_T]], _T], values: Iterable[_T | None]) -> _T | None:
     """Combine the values that are known; None where none is."""
-    known = [value for value in values if value is not None]
-    return combine(known) if known else None
+    observed = [value for value in values if value is not None]
+    return combine(observed) if observed else None

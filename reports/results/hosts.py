@@ -144,11 +144,14 @@ def _host_of_file(fingerprint: str, machine_info: Mapping[str, Any]) -> Host:
     if not cpu.model:
         return Host(fingerprint, "an unknown machine")
     model = one_line(cpu.model, FIELD)
-    count = "" if cpu.logical_cpus is None else str(cpu.logical_cpus)
+    facts = [("CPU", cpu.model)]
+    if cpu.logical_cpus is not None:
+        facts.append(("Logical CPUs", str(cpu.logical_cpus)))
     words = [str(machine_info.get(key) or "") for key in ("system", "release", "machine")]
     system = " ".join(words).strip()
-    facts = (("CPU", cpu.model), ("Logical CPUs", count), ("Operating system", system))
-    description = tuple((label, one_line(value, FIELD)) for label, value in facts if value)
+    if system:
+        facts.append(("Operating system", system))
+    description = tuple((label, one_line(value, FIELD)) for label, value in facts)
     return Host(fingerprint, model, description=description, cpu_model=model)
 
 
@@ -172,12 +175,14 @@ def host_of(machine: Machine) -> Host:
     """Return the facts that reports need about a probed machine."""
     cpu = machine.cpu
     effective = cpu.effective_cpus
+    unit = "CPU" if effective == 1 else "CPUs"
+    capacity = cpu.capacity_cpus if math.isfinite(cpu.capacity_cpus) else None
     return Host(
         fingerprint=machine.fingerprint,
-        name=f"{cpu.model}, {effective} CPU{'s' if effective != 1 else ''}",
+        name=f"{cpu.model}, {effective} {unit}",
         physical_cores=max(1, cpu.usable_physical_cores),
         effective_cpus=effective,
-        capacity_cpus=cpu.capacity_cpus if math.isfinite(cpu.capacity_cpus) else None,
+        capacity_cpus=capacity,
         description=tuple(describe(machine)),
         logical_cpus=len(cpu.affinity),
         machine_cpus=cpu.logical_cpus,

@@ -59,10 +59,11 @@ class Place(NamedTuple):
         return self.cell.on_gpu
 
 
-_NAMES_OF_ROLE = {
-    role: tuple(axis.name for axis in axes.with_role(role))
-    for role in (axes.WORK, axes.ROW, axes.COLUMN)
-}
+def _names_of_role(role: str) -> tuple[str, ...]:
+    return tuple(axis.name for axis in axes.with_role(role))
+
+
+_NAMES_OF_ROLE = {role: _names_of_role(role) for role in (axes.WORK, axes.ROW, axes.COLUMN)}
 
 
 @lru_cache(20_000)

@@ -86,19 +86,19 @@ def _leader(ordered: Sequence[tuple[CellResult, Summary]], confidence: float) ->
     second, seconds_of_second = others[0]
     following, seconds = behind[0] if behind else others[0]
     slower = ratio(seconds, least)
+    close = tied(seconds_of_second, least, confidence)
     may_be_faster = any(may_exceed(least, seconds, confidence) for _, seconds in others)
+    launches = None
     # Between runs a machine shifts by more than its launches in one run vary by.
     if slower.low is None:
         outcome = UNKNOWN
     elif behind and not ties and first.run == following.run:
         outcome = CLEAR
-    elif (
-        first.run == second.run and tied(seconds_of_second, least, confidence) and not may_be_faster
-    ):
+    elif first.run == second.run and close and not may_be_faster:
         outcome = TIE
     else:
         outcome = UNDECIDED
-    launches = launches_to_settle(seconds_of_second, least) if outcome == UNDECIDED else None
+        launches = launches_to_settle(seconds_of_second, least)
     return Leader(first, tuple(ties), following, slower, outcome, launches)
 
 
@@ -121,19 +121,27 @@ def headline(compared: Compared[Leader]) -> list[str]:
 
 def _results(leaders: Sequence[Leader]) -> list[str]:
     """Return the results of comparisons of one machine: clear ones, ties and undecided ones."""
-    winners = Counter(row_name(leader.first.row) for leader in leaders if _wins(leader))
-    ties = sum(leader.outcome == TIE for leader in leaders)
+    winners: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
+    for leader in leaders:
+        outcomes[leader.outcome] += 1
+        if _wins(leader):
+            winners[row_name(leader.first.row)] += 1
+    ties = outcomes[TIE]
     undecided = len(leaders) - winners.total() - ties
     results = []
     if winners:
-        named = winners.most_common(MOST_NAMED)
-        words = ", ".join(f"{name} in {count}" for name, count in named)
-        others = winners.total() - sum(count for _, count in named)
+        words = []
+        others = winners.total()
+        for name, count in winners.most_common(MOST_NAMED):
+            words.append(f"{name} in {count}")
+            others -= count
         if others:
-            words += f", others in {others}"
-        published = all(leader.outcome == UNKNOWN for leader in leaders)
-        how = "by the published value the fastest" if published else "clearly the fastest"
-        results.append(f"{how}: {words}")
+            words.append(f"others in {others}")
+        how = "clearly the fastest"
+        if outcomes[UNKNOWN] == len(leaders):
+            how = "by the published value the fastest"
+        results.append(f"{how}: {', '.join(words)}")
     if ties:
         results.append(f"a tie within 2 % in {ties}")
     if undecided:
@@ -165,8 +173,9 @@ def leads(compared: Compared[Leader]) -> list[str]:
 
 def _place_in_words(cell: Cell) -> str:
     """Return where a cell computes: "2 threads", "cuda:0"."""
-    one_process = cell.on_cpu and cell.threads > 0 and cell.world_size == cell.instances == 1
-    return counted(cell.threads, "thread") if one_process else place_heading(cell)
+    if cell.on_cpu and cell.threads > 0 and cell.world_size == cell.instances == 1:
+        return counted(cell.threads, "thread")
+    return place_heading(cell)
 
 
 def _times(cell: CellResult, first: CellResult) -> str:

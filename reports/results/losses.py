@@ -91,9 +91,8 @@ def first_losses(records: Iterable[Record]) -> FirstLosses | None:
         return None
     medians = []
     for step in zip(*launches, strict=False):
-        shared = min(len(numbers) for numbers in step)
-        columns = zip(*(numbers[:shared] for numbers in step), strict=True)
-        medians.append(tuple(statistics.median(column) for column in columns))
+        columns = zip(*step, strict=False)  # as many as the shortest has
+        medians.append(tuple(map(statistics.median, columns)))
     return FirstLosses(tuple(medians), max(tolerances))
 
 

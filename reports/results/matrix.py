@@ -158,15 +158,20 @@ def _with_ratios_in_turns(
     for (run, group, cell), seconds in turns.items():
         place = Place(machine_of_run[run], axes.without(cell))
         groups.setdefault((run, group), {})[place] = seconds
+    timed_of_work: dict[tuple[str, Cell], list[int]] = {}
+    for index, result in enumerate(cells):
+        if result.seconds is not None:
+            timed_of_work.setdefault((result.machine, result.work), []).append(index)
     related = list(cells)
-    works = [(cell.machine, cell.work) for cell in cells]
-    for indices in grouped(range(len(cells)), works.__getitem__).values():
-        timed = [index for index in indices if cells[index].seconds is not None]
+    for timed in timed_of_work.values():
         number_at = {cells[index].place: number for number, index in enumerate(timed)}
         times_of_groups = []
         for times_by_place in groups.values():
-            places = [place for place in times_by_place if place in number_at]
-            times_of_groups.append({number_at[place]: times_by_place[place] for place in places})
+            times_by_number = {}
+            for place, seconds in times_by_place.items():
+                if place in number_at:
+                    times_by_number[number_at[place]] = seconds
+            times_of_groups.append(times_by_number)
         ratios = side_by_side(times_of_groups, len(timed))
         if ratios is None:
             continue
@@ -185,7 +190,9 @@ def _with_common_spread(cells: Sequence[CellResult]) -> list[CellResult]:
         own = [cell.seconds for cell in cells_of_machine if cell.seconds is not None]
         shared = iter(with_common_spread(own))
         for cell in cells_of_machine:
-            result.append(cell if cell.seconds is None else _with_seconds(cell, next(shared)))
+            if cell.seconds is not None:
+                cell = _with_seconds(cell, next(shared))
+            result.append(cell)
     return result
 
 
@@ -347,22 +354,23 @@ def assemble(
     ordered: dict[Place, CellResult] = {}
     for work in sorted(works, key=_work_order):
         rows[work] = tuple(sorted({cell.row for cell in works[work]}, key=row_order))
+        peers_of_column: dict[Place, list[CellResult]] = {}
         for row in rows[work]:
             for column in columns:
                 place = _place(work, row, column)
                 if place in by_place:
                     ordered[place] = by_place[place]
-        for column in columns:
-            places = [_place(work, row, column) for row in rows[work]]
-            peers = _compare_peers([ordered[place] for place in places if place in ordered])
-            ordered |= {cell.place: cell for cell in peers}
+                    peers_of_column.setdefault(column, []).append(by_place[place])
+        for peers in peers_of_column.values():
+            for cell in _compare_peers(peers):
+                ordered[cell.place] = cell
     used = {column.machine for column in columns}
     return Matrix(
-        {name: host for name, host in all_hosts.items() if name in used},
-        tuple(columns),
-        rows,
-        ordered,
-        tuple(dict.fromkeys([*notes, *_notes_on_names(rows)])),
+        hosts={machine: host for machine, host in all_hosts.items() if machine in used},
+        columns=tuple(columns),
+        rows=rows,
+        cells=ordered,
+        notes=tuple(dict.fromkeys([*notes, *_notes_on_names(rows)])),
     )
 
 
@@ -375,7 +383,12 @@ def _compare_peers(peers: Sequence[CellResult]) -> list[CellResult]:
     """Return the cells of a column and work with their break-even, the best of them marked."""
     cells = _with_break_even(peers)
     best = {id(cell) for cell in _fastest(cells)}
-    return [replace(cell, best=True) if id(cell) in best else cell for cell in cells]
+    compared = []
+    for cell in cells:
+        if id(cell) in best:
+            cell = replace(cell, best=True)
+        compared.append(cell)
+    return compared
 
 
 def _with_break_even(peers: Sequence[CellResult]) -> list[CellResult]:
@@ -413,11 +426,11 @@ def _notes_on_names(works: Iterable[Cell]) -> list[str]:
     """Return a line for each name that stands for several networks."""
     networks = dict.fromkeys((work.network, work.specification) for work in works)
     notes = []
-    for name, several in grouped(networks, lambda network: network[0]).items():
-        if len(several) > 1:
-            digests = [digest or "as first shipped" for _, digest in several]
+    for name, namesakes in grouped(networks, lambda network: network[0]).items():
+        if len(namesakes) > 1:
+            digests = [digest or "as first shipped" for _, digest in namesakes]
             notes.append(
-                f"{name} is the name of {len(several)} networks with different numbers, shown "
+                f"{name} is the name of {len(namesakes)} networks with different numbers, shown "
                 f"separately in this order: {', '.join(digests)}"
             )
     return notes

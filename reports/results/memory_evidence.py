@@ -66,8 +66,8 @@ def observe_memory(outcomes: Sequence[Outcome]) -> MemoryObserved | None:
 
 def _median(shares: Sequence[float | None]) -> float | None:
     """Return the median of the shares that are known; None where none is."""
-    known = [share for share in shares if share is not None]
-    return median(known) if known else None
+    measured = [share for share in shares if share is not None]
+    return median(measured) if measured else None
 
 
 def states_within(outcome: Outcome, kept: bool = False) -> str:
@@ -101,8 +101,10 @@ def states_between(outcomes: Sequence[Outcome], kept: bool = False) -> str:
 def _describe(subject: str, fewest: float, most: float, share: float | None, kept: bool) -> str:
     if share is None or share < NOTICEABLE:
         return ""
-    remedy = "" if kept else f"; the setting {KEEP_HEAP} (--tuning) lets the memory stay"
-    return (
+    sentence = (
         f"{subject} fault in {fewest:,.0f} to {most:,.0f} pages a step, about {share:.0%} of its "
-        f"time{remedy}"
+        "time"
     )
+    if kept:
+        return sentence
+    return f"{sentence}; the setting {KEEP_HEAP} (--tuning) lets the memory stay"

@@ -96,7 +96,9 @@ def place_heading(cell: Cell) -> str:
 
     For example "2", "cuda:0", or of two workers "2 x2".
     """
-    return head_of(cell if cell.on_cpu else cell._replace(threads=-1))
+    if not cell.on_cpu:
+        cell = cell._replace(threads=-1)
+    return head_of(cell)
 
 
 def short_extra(name: str, cell: Cell) -> str:

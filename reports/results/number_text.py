@@ -38,7 +38,8 @@ def change_in_words(
     For example "20.3 % slower (+15.0 to +25.8 %)" or "0.25 times as long (0.24 to 0.26)".
     """
     if _is_large(ratio):
-        return _multiple(ratio, low, high, "long" if larger == "slower" else "much")
+        measure = "long" if larger == "slower" else "much"
+        return _multiple(ratio, low, high, measure)
     direction = larger if ratio >= 1 else smaller
     return f"{100 * abs(ratio - 1):.1f} % {direction}{_ends_in_percent(low, high)}"
 

@@ -242,13 +242,13 @@ def compare_profiled(
     """Return the difference by profiled outcomes: those of the same index are a pair."""
     if not baseline:
         return StepDifference(cell, problem="no pair of launches was profiled on both sides")
-    before_profiler = _profile(baseline[-1]).profiler
-    after_profiler = _profile(candidate[-1]).profiler
-    if before_profiler != after_profiler:
-        words = f"the baseline has {before_profiler}, the candidate {after_profiler}"
-        return StepDifference(cell, problem=f"the sides have different profilers: {words}")
     before = [_profile(outcome) for outcome in baseline]
     after = [_profile(outcome) for outcome in candidate]
+    newest = after[-1]
+    profiler_before = before[-1].profiler
+    if profiler_before != newest.profiler:
+        words = f"the baseline has {profiler_before}, the candidate {newest.profiler}"
+        return StepDifference(cell, problem=f"the sides have different profilers: {words}")
     steps_before = [profile.step_seconds for profile in before]
     steps_after = [profile.step_seconds for profile in after]
     step = fmean(steps_before)
@@ -259,44 +259,50 @@ def compare_profiled(
     timed = None
     if timed_before is not None and timed_after is not None:
         timed = timed_before, timed_after
-    operators_before = [_by_operator(profile, cell) for profile in before]
-    operators_after = [_by_operator(profile, cell) for profile in after]
-    kinds_before = [_by_kind(profile, cell) for profile in before]
-    kinds_after = [_by_kind(profile, cell) for profile in after]
     return StepDifference(
         cell,
-        profiler=after[-1].profiler,
-        steps=after[-1].steps,
+        profiler=newest.profiler,
+        steps=newest.steps,
         launches=len(before),
         baseline=step,
         candidate=fmean(steps_after),
         timed=timed,
         differs=differs,
-        operators=_differences(operators_before, operators_after, whole),
-        kinds=_differences(kinds_before, kinds_after, whole),
+        operators=_differences(cell, before, after, _by_operator, whole),
+        kinds=_differences(cell, before, after, _by_kind, whole),
         circumstances=_circumstances(baseline, candidate),
     )
 
 
 def _differences(
-    baseline: Sequence[Spent], candidate: Sequence[Spent], whole: float | None
+    cell: Cell,
+    baseline: Sequence[Profile],
+    candidate: Sequence[Profile],
+    spent_in: Callable[[Profile, Cell], Spent],
+    whole: float | None,
 ) -> tuple[OperatorDifference, ...]:
-    """Return the difference of each operator or kind, by the time that launches spent in it.
+    """Return the difference of each operator or kind, the largest first.
 
-    ``whole`` is the difference of the steps; None where they do not differ.
+    ``spent_in`` returns the time that a launch spent in each of them. ``whole`` is the difference
+    of the steps; None where they do not differ.
     """
-    steps = [sum(seconds for seconds, _ in launch.values()) for launch in baseline]
-    step = fmean(steps)
+    launches_before = [spent_in(profile, cell) for profile in baseline]
+    launches_after = [spent_in(profile, cell) for profile in candidate]
     keys: dict[tuple[str, str], None] = {}
-    for launch in (*baseline, *candidate):
+    for launch in (*launches_before, *launches_after):
         keys.update(dict.fromkeys(launch))
+    step = fmean(map(_seconds_spent, launches_before))
     differences = []
     for key in keys:
-        before = [launch.get(key, NOTHING_SPENT) for launch in baseline]
-        after = [launch.get(key, NOTHING_SPENT) for launch in candidate]
+        before = [launch.get(key, NOTHING_SPENT) for launch in launches_before]
+        after = [launch.get(key, NOTHING_SPENT) for launch in launches_after]
         differences.append(_difference(key, before, after, step, whole))
     differences.sort(key=_largest_first)
     return tuple(differences)
+
+
+def _seconds_spent(launch: Spent) -> float:
+    return sum(seconds for seconds, _ in launch.values())
 
 
 def _largest_first(difference: OperatorDifference) -> tuple[float, str]:
@@ -311,21 +317,22 @@ def _difference(
     whole: float | None,
 ) -> OperatorDifference:
     """Return the difference of one operator or kind, by the seconds and calls of each launch."""
-    seconds_before = [seconds for seconds, _ in before]
-    seconds_after = [seconds for seconds, _ in after]
+    seconds_before, counts_before = zip(*before, strict=True)
+    seconds_after, counts_after = zip(*after, strict=True)
     mean_before = fmean(seconds_before)
     mean_after = fmean(seconds_after)
     difference = mean_after - mean_before
-    usual = max(USUAL_DEVIATION * max(mean_before, mean_after), LEAST_DEVIATION * step)
-    errors = _errors(seconds_before, seconds_after, usual)
-    calls_before = fmean(calls for _, calls in before)
-    calls_after = fmean(calls for _, calls in after)
-    share = difference / whole if whole else 0.0
-    # Where the steps do not differ, another number of calls is needed too: times alone may be
-    # chance.
-    other_calls = abs(calls_after - calls_before) >= _CALLS
-    accounts = other_calls if whole is None else share >= LEAST_SHARE
+    deviation = max(USUAL_DEVIATION * max(mean_before, mean_after), LEAST_DEVIATION * step)
+    errors = _errors(seconds_before, seconds_after, deviation)
     clear = abs(errors) >= CLEAR and abs(difference) >= LEAST_OF_STEP * step
+    calls_before = fmean(counts_before)
+    calls_after = fmean(counts_after)
+    share = difference / whole if whole else 0.0
+    accounts = share >= LEAST_SHARE
+    if whole is None:
+        # Where the steps do not differ, another number of calls is needed too: times alone may be
+        # chance.
+        accounts = abs(calls_after - calls_before) >= _CALLS
     return OperatorDifference(
         name=key[0],
         kind=key[1],
@@ -341,9 +348,12 @@ def _difference(
 
 def _timed(outcomes: Sequence[Outcome]) -> float | None:
     """Return the median over launches of a step's median seconds; None where none was timed."""
-    medians = [outcome.median_seconds() for outcome in outcomes]
-    timed = [seconds for seconds in medians if seconds is not None]
-    return median(timed) if timed else None
+    medians = []
+    for outcome in outcomes:
+        seconds = outcome.median_seconds()
+        if seconds is not None:
+            medians.append(seconds)
+    return median(medians) if medians else None
 
 
 def _by_operator(profile: Profile, cell: Cell) -> Spent:
@@ -351,8 +361,8 @@ def _by_operator(profile: Profile, cell: Cell) -> Spent:
     spent: Spent = {}
     for operator in _operators(profile, cell):
         spent[operator.name, operator.kind] = operator.seconds, operator.calls
-    busy = sum(seconds for seconds, _ in spent.values())
-    spent[OUTSIDE, OUTSIDE] = max(0.0, profile.step_seconds - busy), 0.0
+    outside = max(0.0, profile.step_seconds - _seconds_spent(spent))
+    spent[OUTSIDE, OUTSIDE] = outside, 0.0
     return spent
 
 
@@ -373,16 +383,16 @@ def _operators(profile: Profile, cell: Cell) -> list[Operator]:
     return [operator for operator in profile.operators if operator.on_device is not cell.on_cpu]
 
 
-def _errors(baseline: Sequence[float], candidate: Sequence[float], usual: float) -> float:
+def _errors(baseline: Sequence[float], candidate: Sequence[float], deviation: float) -> float:
     """Return by how many standard errors the candidate's values exceed the baseline's.
 
-    Values of the same index are a pair. ``usual`` is the deviation of their difference in identical
+    Values of the same index are a pair. ``deviation`` is that of their difference in identical
     code.
     """
     differences = [after - before for before, after in zip(baseline, candidate, strict=True)]
     freedom = len(differences) - 1
     own = variance(differences) if freedom else 0.0
-    pooled = (freedom * own + USUAL_FREEDOM * usual**2) / (freedom + USUAL_FREEDOM)
+    pooled = (freedom * own + USUAL_FREEDOM * deviation**2) / (freedom + USUAL_FREEDOM)
     if pooled <= 0:
         return 0.0
     return fmean(differences) / math.sqrt(pooled / len(differences))
@@ -391,9 +401,9 @@ def _errors(baseline: Sequence[float], candidate: Sequence[float], usual: float)
 def _circumstances(baseline: Sequence[Outcome], candidate: Sequence[Outcome]) -> tuple[str, ...]:
     """Return a line for everything else in which the timed steps of the sides clearly differ."""
     lines = []
-    for name, count, least in _COUNTED:
-        before = [value for value in map(count, baseline) if value is not None]
-        after = [value for value in map(count, candidate) if value is not None]
+    for name, value_of, least in _COUNTED:
+        before = [value for value in map(value_of, baseline) if value is not None]
+        after = [value for value in map(value_of, candidate) if value is not None]
         if not before or not after:
             continue
         mean_before = fmean(before)

@@ -289,11 +289,12 @@ def assess(
     weights = np.diff([0, *candidates]) / count
     grid = grid_of(evidence[count])
     before, after = sums(evidence, candidates, grid)
-    one = posterior(before, after, grid, weights)
-    two, between = several_changes(evidence, candidates, grid, weights, magnitude)
-    beforehand = SEVERAL * (1 - ABSENT)
-    several = float(expit(math.log(beforehand / (1 - beforehand)) + two - one.log_evidence))
-    reached = np.cumsum(one.sizes) - one.sizes / 2
+    single = posterior(before, after, grid, weights)
+    evidence_of_two, between = several_changes(evidence, candidates, grid, weights, magnitude)
+    prior = SEVERAL * (1 - ABSENT)
+    prior_log_odds = math.log(prior / (1 - prior))
+    several = float(expit(prior_log_odds + evidence_of_two - single.log_evidence))
+    reached = np.cumsum(single.sizes) - single.sizes / 2
     ends = (0.5, (1 - confidence) / 2, (1 + confidence) / 2)
     size, low, high = (math.exp(float(np.interp(end, reached, grid.sizes))) for end in ends)
     residuals = []
@@ -302,8 +303,8 @@ def assess(
             residuals.append(np.asarray(ratios) - np.median(ratios))
     return Assessment(
         candidates=tuple(candidates),
-        places=tuple(map(float, one.places)),
-        absent=one.absent,
+        places=tuple(map(float, single.places)),
+        absent=single.absent,
         several=several,
         between=between,
         size=size,

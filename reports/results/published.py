@@ -65,11 +65,13 @@ def study(name: str) -> Study:
         if "core_peak" in machine:
             low, high = machine["core_peak"]
             peaks[machine["fingerprint"]] = CorePeak(low, high, machine["core_peak_source"])
-    frameworks = description.get("frameworks", {})
+    frameworks = {}
+    for key, (catalogued, title) in description.get("frameworks", {}).items():
+        frameworks[key] = catalogued, title
     return Study(
         name=name,
         year=description["year"],
-        frameworks={key: (catalogued, title) for key, (catalogued, title) in frameworks.items()},
+        frameworks=frameworks,
         hosts={key: _host(machine) for key, machine in machines.items()},
         peaks=peaks,
         description={**description, "machines": machines},

@@ -67,6 +67,11 @@ def _cell(table: Study, line: Mapping[str, str]) -> CellResult:
     device = value("device")
     if not device:
         device = "cpu" if threads else "gpu"
+    summary = None
+    items_per_second = None
+    if seconds:
+        summary = published(seconds)
+        items_per_second = batch / seconds
     return CellResult(
         machine=table.hosts[machine].fingerprint,
         cell=axes.BLANK._replace(
@@ -80,7 +85,7 @@ def _cell(table: Study, line: Mapping[str, str]) -> CellResult:
         status=status,
         reason=reason,
         flags=tuple(flags),
-        seconds=published(seconds) if seconds else None,
-        items_per_second=batch / seconds if seconds else None,
+        seconds=summary,
+        items_per_second=items_per_second,
         run=table.name,
     )

@@ -51,8 +51,11 @@ def follows_time(
         seconds = cell.seconds
         if rate is None or seconds is None:
             return None
-        low = None if seconds.high is None else rate * seconds.median / seconds.high
-        high = None if seconds.low is None else rate * seconds.median / seconds.low
+        low = high = None
+        if seconds.high is not None:
+            low = rate * seconds.median / seconds.high
+        if seconds.low is not None:
+            high = rate * seconds.median / seconds.low
         return rate, low, high
 
     return numbers
@@ -144,8 +147,10 @@ def calls_of(outcome: Outcome) -> list[float]:
     calls = []
     start = 0
     for count in outcome.turns:
-        first = start + 1 if count >= MANY_CALLS else start
-        calls += seconds[first : start + count]
+        calls_of_turn = seconds[start : start + count]
+        if count >= MANY_CALLS:
+            calls_of_turn = calls_of_turn[1:]
+        calls += calls_of_turn
         start += count
     return calls
 

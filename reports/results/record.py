@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WrapValidator
@@ -252,10 +253,10 @@ def last_attempts(records: Iterable[Record]) -> list[Record]:
     records = list(records)
     if not any(record.attempt for record in records):
         return records
+    launch_of = attrgetter("machine", *LAUNCH)
     last: dict[tuple[object, ...], Record] = {}
     for record in sorted(records, key=lambda record: (record.attempt, record.started)):
-        launch = tuple(getattr(record, name) for name in LAUNCH)
-        last[record.machine, *launch] = record
+        last[launch_of(record)] = record
     counting = {id(record) for record in last.values()}
     return [record for record in records if id(record) in counting]
 

@@ -68,10 +68,15 @@ class Results:
             if run is not None:
                 part = cls._of_store(store, stored, machines, ())
                 parts.append(replace(part, profiles=tuple(store.profiles(run))))
-            else:
-                records = [record for record in stored if not record.side]
-                left_out = dict.fromkeys(record.run for record in stored if record.side)
-                parts.append(cls._of_store(store, records, machines, left_out))
+                continue
+            records = []
+            left_out: dict[str, None] = {}
+            for record in stored:
+                if record.side:
+                    left_out[record.run] = None
+                else:
+                    records.append(record)
+            parts.append(cls._of_store(store, records, machines, left_out))
         return cls.merge(parts)
 
     @classmethod
@@ -84,9 +89,10 @@ class Results:
     ) -> "Results":
         kept = tuple(records)
         described = store.machines()
-        hosts = {name: read_host(name, described.get(name)) for name in machines}
+        hosts = {}
         ceilings = {}
-        for name in hosts:
+        for name in machines:
+            hosts[name] = read_host(name, described.get(name))
             # Those of another version are left out: the records' own sentinels still bound the
             # rates.
             with suppress(ValueError):
@@ -127,19 +133,21 @@ class Results:
             if not launched:
                 continue
             _, last = max(launched, key=_recency)
-            environments = {entry.least for _, entry in launched}
-            environments |= {entry.greatest for _, entry in launched}
+            run_to_read = run if all_runs else last.run
+            environments: set[str | None] = set()
+            for number, entry in launched:
+                environments.update((entry.least, entry.greatest))
+                chosen[number].setdefault(run_to_read, {})[entry.key] = last
             if environments - {last.environment, None}:
                 displaced.add(f"{cell.framework} {cell.mode}")
-            for number, entry in launched:
-                cells = chosen[number].setdefault(run if all_runs else last.run, {})
-                cells[entry.key] = last
         parts = []
         for store, entries, cells_by_run in zip(opened, stored, chosen, strict=True):
             in_order = sorted(entries, key=lambda entry: entry.first_id)
             machines = dict.fromkeys(entry.machine for entry in in_order)
             records = _chosen_records(store, cells_by_run, suite, asked=run is not None)
-            left_out = () if run is not None else tuple(store.compared_runs(suite, machine))
+            left_out: list[str] = []
+            if run is None:
+                left_out = store.compared_runs(suite, machine)
             parts.append(cls._of_store(store, records, machines, left_out))
         return replace(
             cls.merge(parts),
@@ -312,11 +320,15 @@ class Narrowing:
             return results
         cells = self.cells or tuple(dict.fromkeys(record.cell for record in results.records))
         narrowing = replace(self, cells=cells)
-        both = untunable(results.records) if "tuning" in self.axes else frozenset()
+        without_settings: frozenset[Place] = frozenset()
+        if "tuning" in self.axes:
+            without_settings = untunable(results.records)
         taken = []
         for record in results.records:
-            as_installed = record.cell._replace(tuning=INSTALLED)
-            if narrowing.has(record.cell) or (record.place in both and narrowing.has(as_installed)):
+            is_asked_for = narrowing.has(record.cell)
+            if not is_asked_for and record.place in without_settings:
+                is_asked_for = narrowing.has(record.cell._replace(tuning=INSTALLED))
+            if is_asked_for:
                 taken.append(record)
         return replace(results, records=tuple(taken))
 
@@ -352,21 +364,18 @@ def run_named(word: str, runs: Sequence[Run]) -> str:
     none, or more than one.
     """
     ordered = sorted(runs, key=lambda run: (run.started, run.id))
-    if any(run.id == word for run in ordered):
+    every_id = dict.fromkeys(run.id for run in ordered)
+    if word in every_id:
         return word
     if word == "latest" and ordered:
         return ordered[-1].id
     if word == "previous" and ordered:
         *earlier, last = ordered
-        alike = [
-            run.id for run in earlier if (run.suite, run.machine) == (last.suite, last.machine)
-        ]
-        if not alike:
-            raise ReportError(
-                f"There is no earlier run of {last.suite} on the latest run's machine."
-            )
-        return alike[-1]
-    ids = list(dict.fromkeys(run.id for run in ordered if run.id.startswith(word)))
+        for run in reversed(earlier):
+            if (run.suite, run.machine) == (last.suite, last.machine):
+                return run.id
+        raise ReportError(f"There is no earlier run of {last.suite} on the latest run's machine.")
+    ids = [run_id for run_id in every_id if run_id.startswith(word)]
     if not ids:
         return word
     if len(ids) > 1:
@@ -404,4 +413,6 @@ def names_of(cell: Cell, axis: str) -> list[str]:
     value = getattr(cell, axis)
     if axis != "framework":
         return [axes.word(axis, value), str(value)]
-    return [value, f"{value}:{cell.mode}"] if cell.mode else [value]
+    if cell.mode:
+        return [value, f"{value}:{cell.mode}"]
+    return [value]

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlbench.reports.results.disturbance import disturbed_turns
-from dlbench.reports.results.outcome import Outcome
+from dlbench.reports.results.outcome import Outcome, TurnObservation
 
 FEWEST_SHARE = 0.5
 """Disturbed turns of a launch are left out as long as it has a turn in this share of its rounds."""
@@ -60,8 +60,10 @@ def _by_round(turns: Sequence[dict[int, float]]) -> Floats:
         for row, number in enumerate(rounds):
             if number in seconds_by_number:
                 logs[row, launch] = np.log(seconds_by_number[number])
-    shared = logs[np.isfinite(logs).sum(axis=1) > 1]
-    return shared if np.isfinite(shared).any(axis=0).all() else logs
+    shared: Floats = logs[np.isfinite(logs).sum(axis=1) > 1]
+    if np.isfinite(shared).any(axis=0).all():
+        return shared
+    return logs
 
 
 def _distances(logs: Floats) -> Floats:
@@ -88,7 +90,9 @@ def middle(values: Floats) -> float:
 
 def variance_of_middle(count: int) -> float:
     """Return the variance of the middle of many normal values of variance 1, for their count."""
-    return np.pi / (2 if count > FEW_ROUNDS else 3) / count
+    # Of the median, or of the median of means of pairs.
+    inverse_efficiency = np.pi / 2 if count > FEW_ROUNDS else np.pi / 3
+    return inverse_efficiency / count
 
 
 def seconds_by_round(outcome: Outcome) -> dict[int, float]:
@@ -98,14 +102,22 @@ def seconds_by_round(outcome: Outcome) -> dict[int, float]:
     """
     steps = np.asarray(outcome.step_seconds())
     parts = np.split(steps, np.cumsum(outcome.turns)[:-1])
-    observed = [] if outcome.outside is None else outcome.outside.turns
+    observed: Sequence[TurnObservation] = ()
+    if outcome.outside is not None:
+        observed = outcome.outside.turns
     disturbed = disturbed_turns(observed)
     by_round: dict[int, float] = {}
     undisturbed: dict[int, float] = {}
     for index, samples in enumerate(parts):
-        turn = observed[index] if index < len(observed) else None
-        number = index if turn is None or turn.round < 0 else turn.round
+        number = index
+        counts = True
+        if index < len(observed):
+            counts = not disturbed[index]
+            if observed[index].round >= 0:
+                number = observed[index].round
         by_round[number] = float(np.median(samples))
-        if turn is None or not disturbed[index]:
+        if counts:
             undisturbed[number] = by_round[number]
-    return undisturbed if len(undisturbed) >= FEWEST_SHARE * len(by_round) else by_round
+    if len(undisturbed) >= FEWEST_SHARE * len(by_round):
+        return undisturbed
+    return by_round

@@ -156,8 +156,11 @@ class Estimate:
 
     def changed(self, change: Callable[[float], float], method: str = "") -> "Estimate":
         """Return it with a rising function applied to its value and its ends."""
-        low = None if self.low is None else change(self.low)
-        high = None if self.high is None else change(self.high)
+        low = high = None
+        if self.low is not None:
+            low = change(self.low)
+        if self.high is not None:
+            high = change(self.high)
         return Estimate(change(self.value), low, high, method or self.method)
 
 
@@ -177,17 +180,23 @@ def summarise(
     seconds_in_turns = list(in_turns) or [None] * len(all_launches)
     steps: list[Values] = []
     medians: list[float] = []
+    noises: list[float] = []
+    samples = 0
     for launch, seconds in zip(all_launches, seconds_in_turns, strict=True):
-        if len(launch):
-            steps.append(np.asarray(launch, dtype=float))
-            medians.append(float(np.median(steps[-1])) if seconds is None else seconds)
+        if not len(launch):
+            continue
+        values = np.asarray(launch, dtype=float)
+        steps.append(values)
+        noises.append(_variance_of_median(np.log(values)))
+        samples += len(values)
+        if seconds is None:
+            seconds = float(np.median(values))
+        medians.append(seconds)
     if not steps and not without_samples:
         raise ValueError("there is no sample to summarise")
-    samples = sum(len(launch) for launch in steps)
     for statistics in without_samples:
         samples += statistics.samples
         medians.append(statistics.median)
-    noises = [_variance_of_median(np.log(launch)) for launch in steps]
     noise = float(np.mean(noises)) if noises else 0.0
     if len(medians) >= ENOUGH_LAUNCHES:
         return _over_launches(medians, samples, noise)
@@ -309,11 +318,14 @@ def deviation_of_launches(summaries: Iterable[Summary]) -> float:
     It is the root of the mean square over the cells with enough launches, or `LAUNCH_DEVIATION` if
     fewer than `CELLS_NEEDED` have enough.
     """
-    telling = [summary for summary in summaries if summary.covers_launches]
-    if len(telling) < CELLS_NEEDED:
+    variances = []
+    freedoms = []
+    for summary in summaries:
+        if summary.covers_launches:
+            variances.append(variance_of_launches(summary) - summary.step_variance)
+            freedoms.append(summary.launches - 1)
+    if len(variances) < CELLS_NEEDED:
         return LAUNCH_DEVIATION
-    freedoms = [summary.launches - 1 for summary in telling]
-    variances = [variance_of_launches(summary) - summary.step_variance for summary in telling]
     mean = max(0.0, float(np.average(variances, weights=freedoms)))
     return max(LEAST_DEVIATION, math.sqrt(mean))
 
@@ -368,26 +380,24 @@ def with_common_spread(summaries: Sequence[Summary]) -> list[Summary]:
     machine's. The order stays.
     """
     deviation = deviation_of_launches(summaries)
-    several = [
-        summary
-        for summary in summaries
-        if summary.launches >= FEWEST_WITH_SPREAD and summary.low is not None
-    ]
-    variances = [float(np.var(np.log(summary.launch_medians), ddof=1)) for summary in several]
-    spread = common_spread(variances, [summary.launches - 1.0 for summary in several])
-    variance_of = dict(zip(map(id, several), variances, strict=True))
+    variance_of: dict[int, float] = {}
+    variances = []
+    freedoms = []
+    for index, summary in enumerate(summaries):
+        if summary.launches >= FEWEST_WITH_SPREAD and summary.low is not None:
+            variance_of[index] = float(np.var(np.log(summary.launch_medians), ddof=1))
+            variances.append(variance_of[index])
+            freedoms.append(summary.launches - 1.0)
+    spread = common_spread(variances, freedoms)
     relative = _with_spread_in_groups(summaries)
     result = []
-    for summary in summaries:
-        variance = variance_of.get(id(summary))
+    for index, summary in enumerate(summaries):
+        variance = variance_of.get(index)
         needed = 0 if summary.covers_launches else FREEDOM_FOR_TWO
         if variance is not None and spread.freedom and spread.freedom >= needed:
-            summary = _with_variance(summary, variance, spread, len(several))
-        result.append(
-            replace(
-                summary, launch_deviation=deviation, relative=relative.get(id(summary.relative))
-            )
-        )
+            summary = _with_variance(summary, variance, spread, len(variances))
+        in_turns = relative.get(id(summary.relative))
+        result.append(replace(summary, launch_deviation=deviation, relative=in_turns))
     return result
 
 
@@ -416,21 +426,21 @@ def _with_spread_in_groups(summaries: Sequence[Summary]) -> dict[int, SideBySide
             levels[id(summary.relative)] = summary.relative
     if not levels:
         return {}
-    variances = np.concatenate([several.variances for several in levels.values()])
-    freedoms = np.concatenate([several.freedoms for several in levels.values()])
+    variances = np.concatenate([relative.variances for relative in levels.values()])
+    freedoms = np.concatenate([relative.freedoms for relative in levels.values()])
     total = float(freedoms.sum())
     # Those of a few cells are their own already.
     freedom_of_others = max(0.0, min(MOST_FREEDOM_IN_GROUPS, (total - 6) / 5))
     common = CommonSpread(float(np.average(variances, weights=freedoms)), freedom_of_others)
     result = {}
-    for key, several in levels.items():
+    for key, relative in levels.items():
         shrunk_variances = []
         shrunk_freedoms = []
-        for own, freedom in zip(several.variances, several.freedoms, strict=True):
+        for own, freedom in zip(relative.variances, relative.freedoms, strict=True):
             shrunk, together = common.shrink(own, freedom)
             shrunk_variances.append(shrunk)
             shrunk_freedoms.append(together)
-        result[key] = several.with_variances(shrunk_variances, shrunk_freedoms)
+        result[key] = relative.with_variances(shrunk_variances, shrunk_freedoms)
     return result
 
 
@@ -492,15 +502,16 @@ def _by_launches(
 def _variance_of_sum(pairs: Sequence[tuple[Summary, Summary]]) -> tuple[float, float]:
     """Return the variance of the sum of these pairs' log ratios, and its degrees of freedom."""
     parts: list[tuple[float, float]] = []
-    for one, other in pairs:
-        if one.relative is not None and took_turns(one, other):
-            parts.append(one.relative.variance(one.number, other.number))
+    for slower, faster in pairs:
+        if slower.relative is not None and took_turns(slower, faster):
+            parts.append(slower.relative.variance(slower.number, faster.number))
         else:
-            parts.append((one.launch_variance / one.launches, one.launch_freedom))
-            parts.append((other.launch_variance / other.launches, other.launch_freedom))
+            parts.append((slower.launch_variance / slower.launches, slower.launch_freedom))
+            parts.append((faster.launch_variance / faster.launches, faster.launch_freedom))
     variance = math.fsum(part for part, _ in parts)
     squares = math.fsum(part**2 / freedom for part, freedom in parts)
-    return variance, variance**2 / squares if squares else math.inf
+    freedom = variance**2 / squares if squares else math.inf
+    return variance, freedom
 
 
 def geometric_mean(ratios: Sequence[Estimate]) -> Estimate:
@@ -808,7 +819,10 @@ def p_of_interval(ratio: Estimate) -> float | None:
 
     if ratio.low is None or ratio.high is None:
         return None
-    reach = math.log(ratio.value / ratio.low if ratio.value > 1.0 else ratio.high / ratio.value)
+    if ratio.value > 1.0:
+        reach = math.log(ratio.value / ratio.low)
+    else:
+        reach = math.log(ratio.high / ratio.value)
     if reach == 0.0:
         return 1.0 if ratio.value == 1.0 else 0.0
     return 2 * float(ndtr(-abs(math.log(ratio.value)) / reach * ndtri(0.5 + CONFIDENCE / 2)))
@@ -829,7 +843,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _mean_text(count: int) -> str:
-    return f"geometric mean of {count} ratio{'s' if count != 1 else ''}"
+    ratios = "ratio" if count == 1 else "ratios"
+    return f"geometric mean of {count} {ratios}"
 
 
 def _margins(summary: Summary, confidence: float) -> tuple[float, float]:

@@ -89,15 +89,16 @@ def capacity_of(record: Record, host: Host | None) -> float | None:
     cell = record.cell
     outcome = record.outcome
     quota_cpus = record.quota_cpus
-    cpus_of_host = None if host is None else host.capacity_cpus or host.effective_cpus
-    cpus: float | None = cpus_of_host
+    cpus: float | None = None
+    if host is not None:
+        cpus = host.capacity_cpus or host.effective_cpus
+        mask = host.logical_cpus
+        if quota_cpus is None and cpus is not None and mask is not None and cpus < mask:
+            quota_cpus = cpus  # less than the host's mask: then it is the quota
     if outcome.cpus:
         cpus = len(outcome.cpus)
     elif cell.affinity == BOUND:
         cpus = cell.all_threads
-    mask = None if host is None else host.logical_cpus
-    if quota_cpus is None and cpus_of_host is not None and mask is not None and cpus_of_host < mask:
-        quota_cpus = cpus_of_host  # less than the host's mask: then it is the quota
     limits = cpus, quota_cpus, cell.cpu_quota or None
     return min((limit for limit in limits if limit is not None), default=None)
 
@@ -233,7 +234,8 @@ def misused_threads(outcome: Outcome, capacity: float | None) -> tuple[int, str]
         return 1, f"{wanting:.1f} runnable threads on average, {asked} requested"
     if reported is not None and reported != asked:
         sentence = f"the framework reports {counted(reported, 'thread')}, {asked} requested"
-        return (1 if reported > asked else -1), sentence
+        misuse = 1 if reported > asked else -1
+        return misuse, sentence
     computing = asked - threads.helpers
     if computing < 2 or capacity is None or asked > capacity:
         return 0, ""

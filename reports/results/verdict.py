@@ -330,27 +330,31 @@ def judge(
     before, after = _logs(baseline, candidate)
     if min(len(before), len(after)) < FEWEST_LAUNCHES:
         return _too_few(before, after, FEWEST_LAUNCHES, "launches")
-    errors = _standard_errors(before, after, 0.0 if same_session else rule.session_deviation)
+    session_deviation = 0.0
     method = "Welch t over launches"
     if not same_session:
-        method += f", widened by {percent(rule.session_deviation)} for each session"
+        session_deviation = rule.session_deviation
+        method += f", widened by {percent(session_deviation)} for each session"
     shift = float(np.mean(after) - np.mean(before))
     share = 0.5 + rule.confidence / 2
-    half = max(float(stdtrit(freedom, share)) * error for error, freedom in errors)
-    slower_p = [float(stdtr(freedom, -shift / error)) for error, freedom in errors]
-    faster_p = [float(stdtr(freedom, shift / error)) for error, freedom in errors]
+    # The most cautious of the standard errors decides each figure.
+    half = slower_p = faster_p = 0.0
+    effects = []
+    for error, freedom in _standard_errors(before, after, session_deviation):
+        half = max(half, float(stdtrit(freedom, share)) * error)
+        slower_p = max(slower_p, float(stdtr(freedom, -shift / error)))
+        faster_p = max(faster_p, float(stdtr(freedom, shift / error)))
+        effects.append((_smallest(error, freedom, rule), error, freedom))
     estimate = PairedEstimate(
         value=math.exp(shift),
         low=math.exp(shift - half),
         high=math.exp(shift + half),
         method=method,
-        slower_p=max(slower_p),
-        faster_p=max(faster_p),
+        slower_p=slower_p,
+        faster_p=faster_p,
         pairs=0,
     )
-    effect, error, freedom = max(
-        (_smallest(error, freedom, rule), error, freedom) for error, freedom in errors
-    )
+    effect, error, freedom = max(effects)
     launches = len(before), len(after)
     return _decide(estimate, rule, effect, launches, error, freedom)
 
@@ -434,12 +438,11 @@ def _adjust(judgement: Judgement, p_value: float, cells: int, rule: Rule) -> Jud
     found_change = judgement.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT)
     if not found_change or p_value <= rule.false_discovery_rate:
         return adjusted
-    clear = judgement.ratio is not None and judgement.ratio.is_below(1 + rule.tolerance)
-    return replace(
-        adjusted,
-        verdict=Verdict.NO_REGRESSION if clear else Verdict.INCONCLUSIVE,
-        sentence=f"{sentence}; not significant among {cells} cells (adjusted p {p_value:.2g})",
-    )
+    verdict = Verdict.INCONCLUSIVE
+    if judgement.ratio is not None and judgement.ratio.is_below(1 + rule.tolerance):
+        verdict = Verdict.NO_REGRESSION
+    sentence += f"; not significant among {cells} cells (adjusted p {p_value:.2g})"
+    return replace(adjusted, verdict=verdict, sentence=sentence)
 
 
 def _smallest_effect(judgement: Judgement, rule: Rule) -> float | None:
@@ -482,6 +485,7 @@ def _decide(
     tolerance = percent(rule.tolerance)
     larger, smaller, rise = rule.words
     effect = smallest if math.isfinite(smallest) else None
+    p_value = estimate.slower_p if ratio >= 1 else estimate.faster_p
     verdict = Verdict.INCONCLUSIVE
     if ratio > 1 + rule.magnitude and estimate.slower_p <= rule.p_value:
         verdict = Verdict.REGRESSION
@@ -505,7 +509,7 @@ def _decide(
         baseline_launches=launches[0],
         candidate_launches=launches[1],
         ratio=Estimate(ratio, low, high, estimate.method),
-        p=estimate.slower_p if ratio >= 1 else estimate.faster_p,
+        p=p_value,
         smallest_effect=effect,
         standard_error=error,
         freedom=freedom,
@@ -861,17 +865,15 @@ def _simulated_look(look: Look, draws: Floats) -> tuple[Look, Floats, Floats, Fl
     count = walsh.shape[1]
     centre = np.median(walsh[:, (count - 1) // 2 : count // 2 + 1], axis=1)
     below = null_distribution(look.pairs)
-    bound, slower, suspect = (
-        int(np.searchsorted(below, level, side="right"))
-        for level in (look.bound, look.slower, min(look.suspect, 0.5))
-    )
-    return (
-        look,
-        centre,
-        walsh[:, -bound],
-        walsh[:, slower - 1] if slower else never,
-        walsh[:, suspect - 1] if suspect else never,
-    )
+    levels = (look.bound, look.slower, min(look.suspect, 0.5))
+    bound, slower, suspect = np.searchsorted(below, levels, side="right")
+    averages_slower = never
+    if slower:
+        averages_slower = walsh[:, slower - 1]
+    averages_suspect = never
+    if suspect:
+        averages_suspect = walsh[:, suspect - 1]
+    return look, centre, walsh[:, -bound], averages_slower, averages_suspect
 
 
 @lru_cache(maxsize=512)

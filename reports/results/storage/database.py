@@ -270,8 +270,10 @@ def _sqlite_engine(connect: Callable[[], sqlite3.Connection], pool: type[sa.Pool
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
-        writes = connection.get_execution_options().get(_WRITES, False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        begin = "BEGIN"
+        if connection.get_execution_options().get(_WRITES, False):
+            begin = "BEGIN IMMEDIATE"
+        connection.exec_driver_sql(begin)
 
     return engine
 

@@ -68,17 +68,20 @@ def copy(
 
 def _copy_machines(source: Store, target: Store, table: sa.Table) -> None:
     """Copy the rows of a table of machines that the target lacks."""
-    known = {row.fingerprint for row in target.rows(sa.select(table.c.fingerprint))}
-    rows = [dict(row._mapping) for row in source.rows(sa.select(table))]
-    missing = [row for row in rows if row["fingerprint"] not in known]
+    fingerprints = sa.select(table.c.fingerprint)
+    present = {row.fingerprint for row in target.rows(fingerprints)}
+    missing = {}
+    for row in source.rows(sa.select(table)):
+        if row.fingerprint not in present:
+            missing[row.fingerprint] = dict(row._mapping)
     if not missing:
         return
     with database.writing(target.engine, target.name, alone=True) as connection:
         # Another writer may have added some meanwhile.
-        known = set(connection.execute(sa.select(table.c.fingerprint)).scalars())
-        missing = [row for row in missing if row["fingerprint"] not in known]
+        for fingerprint in connection.execute(fingerprints).scalars():
+            missing.pop(fingerprint, None)
         if missing:
-            connection.execute(sa.insert(table), missing)
+            connection.execute(sa.insert(table), list(missing.values()))
 
 
 def copy_run(source: Store, target: Store, run: str, after: int = 0) -> tuple[int, int]:
@@ -88,16 +91,20 @@ def copy_run(source: Store, target: Store, run: str, after: int = 0) -> tuple[in
     """
     described = source.rows(sa.select(schema.runs).where(schema.runs.c.id == run))
     added = {}
+    runs = 0
     with database.writing(target.engine, target.name, alone=True) as connection:
-        runs = _copy_description(connection, described[0]) if described else 0
+        if described:
+            runs = _copy_description(connection, described[0])
         for table in _SAME:
             least = after if table is schema.records else 0
             missing = _missing_numbers(source, connection, table, run, least)
-            for some in batched(missing):
-                statement = sa.select(table).where(table.c.id.in_(some)).order_by(table.c.id)
-                rows = [dict(row._mapping) for row in source.rows(statement)]
-                for row in rows:
+            for numbers in batched(missing):
+                statement = sa.select(table).where(table.c.id.in_(numbers)).order_by(table.c.id)
+                rows = []
+                for stored in source.rows(statement):
+                    row = dict(stored._mapping)
                     del row["id"]
+                    rows.append(row)
                 connection.execute(sa.insert(table), rows)
             added[table.name] = len(missing)
     return runs, added["records"]
@@ -168,8 +175,11 @@ def local_or(target: str) -> str:
 
     Of a store on a server it is the local one, once it exists.
     """
-    path = local_path(target) if servers.is_served(target) else None
-    return str(path) if path is not None and path.exists() else target
+    if servers.is_served(target):
+        path = local_path(target)
+        if path.exists():
+            return str(path)
+    return target
 
 
 @contextlib.contextmanager

@@ -197,8 +197,8 @@ class Store:
         with self._writing(alone=True) as connection:
             for run, records in runs:
                 self._insert_run(connection, run)
-                for some in batched(records):
-                    self._insert_records(connection, some)
+                for batch in batched(records):
+                    self._insert_records(connection, batch)
 
     def add_sentinel(self, run: str, block: int, moment: str, content: Mapping[str, Any]) -> None:
         """Keep the sentinel's reading at a block of a run; ``moment`` is "before" or "after" it."""
@@ -229,8 +229,8 @@ class Store:
         firsts = self.pairs(sa.select(sa.func.min(table.id), table.cell).group_by(table.cell))
         numbers = sorted(number for number, _ in firsts)
         places = {}
-        for some in batched(numbers):
-            for record in self._stream([table.id.in_(some)]):
+        for batch in batched(numbers):
+            for record in self._stream([table.id.in_(batch)]):
                 key = schema.cell_key(record.machine, record.cell)
                 places[key] = record.machine, record.cell
         return places
@@ -353,10 +353,12 @@ class Store:
         They are of a run, or of all. ``asked`` means that the run was asked for by its id: then
         launches of a comparison's candidate count too.
         """
-        side = queries.counting(schema.records.c.side, run if asked else None)
-        for some in batched(keys):
-            in_run = queries.wanted(schema.records.c.run, run)
-            conditions = [*in_run, schema.records.c.cell.in_(some), side, queries.measured()]
+        run_asked_for = run if asked else None
+        side = queries.counting(schema.records.c.side, run_asked_for)
+        in_run = queries.wanted(schema.records.c.run, run)
+        for batch in batched(keys):
+            in_batch = schema.records.c.cell.in_(batch)
+            conditions = [*in_run, in_batch, side, queries.measured()]
             for record in self._stream(conditions):
                 yield schema.cell_key(record.machine, record.cell), record
 
@@ -377,14 +379,16 @@ class Store:
         timed_first = sa.case((table.status == Status.OK.value, 0), else_=1), table.id
         # Chosen by the index alone: only the one content is read.
         chosen = self.rows(sa.select(table.id).where(*asked).order_by(*timed_first).limit(1))
-        return next(self._stream([table.id == chosen[0].id])) if chosen else None
+        if not chosen:
+            return None
+        return next(self._stream([table.id == chosen[0].id]))
 
     def _stream(self, conditions: Sequence[sa.ColumnElement[bool]]) -> Iterator[Record]:
         table = schema.records.c
         numbers = self.rows(sa.select(table.id).where(*conditions).order_by(table.id))
         same: dict[str, Any] = {}
-        for some in batched(row.id for row in numbers):
-            contents = sa.select(table.content).where(table.id.in_(some)).order_by(table.id)
+        for batch in batched(row.id for row in numbers):
+            contents = sa.select(table.content).where(table.id.in_(batch)).order_by(table.id)
             for row in self.rows(contents):
                 yield self._record(row.content, same)
 
@@ -466,15 +470,16 @@ def batched(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     """Yield the items `BATCH` at a time."""
     rest = iter(items)
     while True:
-        some = list(islice(rest, BATCH))
-        if not some:
+        batch = list(islice(rest, BATCH))
+        if not batch:
             return
-        yield some
+        yield batch
 
 
 def to_row(record: Record, host: Host | None) -> dict[str, Any]:
     """Return the columns of a record, see `schema`."""
     disturbed = contended(record, host)
+    disturbed_number = None if disturbed is None else int(disturbed)
     return {
         **{name: getattr(record, name) for name in _IN_COLUMNS},
         "cell": schema.cell_key(record.machine, record.cell),
@@ -483,7 +488,7 @@ def to_row(record: Record, host: Host | None) -> dict[str, Any]:
         # compares words.
         "started": record.started.isoformat(timespec="microseconds"),
         "seconds": record.outcome.median_seconds(),
-        "contended": None if disturbed is None else int(disturbed),
+        "contended": disturbed_number,
         "product_rate": product_rate(record, host),
         "content": _json(record.to_dict()),
     }
