@@ -1,7 +1,7 @@
 """`dlbench report matrix`: networks and frameworks down, threads, devices and machines across."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -200,7 +200,10 @@ def _flag_lines(matrix: Matrix, common: Collection[FlagKind]) -> list[str]:
 
 
 def _lesser_coverage(cells: Iterable[CellResult]) -> str:
-    """Return the coverage of intervals from few steps, e.g. "; from 5 steps 94 %"."""
+    """Return the coverage of intervals from few steps.
+
+    For example "; that of cells with 4 to 10 steps covers 75 to 94 %".
+    """
     coverage_by_samples: dict[int, float] = {}
     for cell in cells:
         seconds = cell.seconds
@@ -208,10 +211,17 @@ def _lesser_coverage(cells: Iterable[CellResult]) -> str:
             continue
         if seconds.coverage < 0.945:
             coverage_by_samples[seconds.samples] = seconds.coverage
-    words = ""
-    for samples, coverage in sorted(coverage_by_samples.items()):
-        words += f"; from {samples} steps {coverage:.0%}"
-    return words
+    if not coverage_by_samples:
+        return ""
+    steps = _span(list(map(str, sorted(coverage_by_samples))))
+    shares = [f"{100 * coverage:.0f}" for coverage in sorted(coverage_by_samples.values())]
+    return f"; that of cells with {steps} steps covers {_span(shares)} %"
+
+
+def _span(ordered: Sequence[str]) -> str:
+    """Return the first and the last of ordered numbers, once if they are equal."""
+    first, last = ordered[0], ordered[-1]
+    return first if first == last else f"{first} to {last}"
 
 
 def _merge(matrix: Matrix, facts: Iterable[tuple[str, str, CellResult]]) -> list[str]:

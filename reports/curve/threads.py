@@ -926,6 +926,9 @@ def threads_page(content: ThreadCurves) -> Page:
         words = [
             f"{name} {'unknown' if count is None else count}" for name, count in counts.items()
         ]
+        capacity = first.host.capacity_cpus
+        if capacity is not None and capacity != first.host.effective_cpus:
+            words[-1] += f" ({capacity:g} rounded up)"
         before.append(f"{_machine(first)}: {', '.join(words)}.")
     before.append("Effective CPUs: the smaller of affinity mask and quota.")
     after = [*_legend(curves), *content.notes]

@@ -14,7 +14,8 @@ import typer
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import catalogue
 from dlbench.reports import report as report_module
-from dlbench.reports.formats.export import FORMATS, export, to_stdout
+from dlbench.reports.formats.export import FORMATS, to_stdout
+from dlbench.reports.formats.terminal import page_to_terminal
 from dlbench.reports.report import Report, ReportOptions, ReportSource
 from dlbench.reports.results.published import TABLES
 from dlbench.reports.results.record import Run
@@ -395,8 +396,14 @@ def _opened(targets: Sequence[str]) -> Iterator[Store]:
             yield store
 
 
-def matrix_so_far(store: Store, run: str, as_json: bool = False) -> str:
-    """Return the matrix of one run as it stands, for a terminal of 80 columns or as JSON."""
+def matrix_so_far(store: Store, run: str, with_notes: bool = True) -> str:
+    """Return the matrix of one run as it stands, for a terminal of 80 columns.
+
+    Its notes explain the marks, and give the reasons of missing numbers.
+    """
     report = catalogue.report("matrix")
     content = report.analyse(ReportSource(lambda: Results.newest([store], run)))
-    return export(report, content, ReportOptions(), "json" if as_json else "terminal")
+    page = report.page(content, ReportOptions())
+    if not with_notes:
+        page = page._replace(after=())
+    return page_to_terminal(page)

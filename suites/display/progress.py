@@ -104,10 +104,14 @@ def pair_line(first: Record, second: Record) -> str:
 class ProgressDisplay(StatusLine):
     """Observer of a run for a terminal or, where the output is not a terminal, for a log."""
 
-    def __init__(self, console: Console, matrix_so_far: Callable[[], str] | None = None) -> None:
+    def __init__(
+        self, console: Console, matrix_so_far: Callable[[bool], str] | None = None
+    ) -> None:
         super().__init__(console)
         self._matrix_so_far = matrix_so_far
+        """Returns the matrix so far, with or without notes."""
         self._matrix_at = time.monotonic()
+        self._notes_shown = False
         self._launch_name = ""
         self._schedule: Schedule | None = None
         self._first: Record | None = None
@@ -145,7 +149,9 @@ class ProgressDisplay(StatusLine):
 
     def ends(self, record: Record, index: int, total: int, seconds_left_overall: float) -> None:
         """Print the line of the launch or pair and, now and then, the matrix so far."""
-        left = f"  ({clock(seconds_left_overall)} left)" if index < total else ""
+        left = ""
+        if index < total and seconds_left_overall >= 1:
+            left = f"  ({clock(seconds_left_overall)} left)"
         if record.side in (BASELINE, CANDIDATE):
             first = self._first
             self._first = record
@@ -178,6 +184,7 @@ class ProgressDisplay(StatusLine):
         """Print the matrix so far, if there is one."""
         if self._matrix_so_far is None or self._schedule is None or not self._schedule.count:
             return
-        for line in self._matrix_so_far().splitlines():
+        for line in self._matrix_so_far(not self._notes_shown).splitlines():
             self.print(line)
+        self._notes_shown = True
         self._matrix_at = time.monotonic()

@@ -73,11 +73,12 @@ def run_plan(
     *,
     budget_seconds: float | None = None,
     build_missing: bool = True,
-    matrix: Callable[[str], str] | None = None,
+    matrix: Callable[[str, bool], str] | None = None,
 ) -> tuple[Run, Schedule]:
     """Prepare and carry out a run, and return it with the final state of its schedule.
 
-    ``matrix`` returns the matrix so far of a run (its id), to be shown now and then.
+    ``matrix`` returns the matrix so far of a run (its id), with or without notes. It is shown now
+    and then.
     """
     store.add_machine(machine.fingerprint, machine.to_dict())
     sources = profile.sources or sides.prepare(plan, profile.sides, say, build_missing)
