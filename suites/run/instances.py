@@ -123,9 +123,7 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
     )
 
 
-def _joint_samples(
-    outcomes: Sequence[Outcome], timed_between: Sequence[float] | None
-) -> list[int]:
+def _joint_samples(outcomes: Sequence[Outcome], timed_between: Sequence[float] | None) -> list[int]:
     """Return the nanoseconds per step of all instances together, by their i-th samples."""
     steps = [_samples(outcome, timed_between) for outcome in outcomes]
     count = min(map(len, steps))
