@@ -147,7 +147,7 @@ def _samples(outcome: Outcome, timed_between: Sequence[float] | None) -> np.ndar
 
 def _merge(instances: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
     """Return these fields of all instances, merged, or None where an instance has none."""
-    fields = {}
+    fields: dict[str, Any] = {}
     for name in names:
         values = [getattr(instance, name) for instance in instances]
         fields[name] = None

@@ -434,7 +434,7 @@ class Schedule:
     ) -> None:
         """Sort launches by the precision that they gain, if they do not all fit into this time."""
         seconds = {launch.cell: self.seconds(launch.cell) for launch in launches}
-        if self.seconds_of(launches) <= seconds_left:
+        if self.seconds_of(tuple(launches)) <= seconds_left:
             return
 
         def loss(launch: PlannedLaunch) -> float:

@@ -419,14 +419,14 @@ def search_result(schedule: HalvingSchedule) -> SearchResult | None:
         return sum(slower(cell, other).value > 1 for other in timed), fmean(np.log(timed[cell]))
 
     best, *others = sorted(timed, key=place)
-    seconds = {best: median(timed[best])}
+    medians = {best: median(timed[best])}
     estimates = {}
     for cell in others:
-        seconds[cell] = median(timed[cell])
+        medians[cell] = median(timed[cell])
         estimates[cell] = slower(cell, best)
     return SearchResult(
         schedule,
-        seconds=seconds,
+        seconds=medians,
         slower=estimates,
         confidence=confidence,
         disturbed=len(schedule.pairs(fit=False)) - len(blocks),
