@@ -132,18 +132,14 @@ def _judge_own_step(
     """
     losses: list[float] = []
     outputs: list[list[float]] = []
-    are_finite = True
-    noun = "losses"
+    noun = "outputs" if infers else "losses"
     if sample is not None:
+        reported = sample.outputs if infers else sample.losses
+        if reported is None:
+            reason = f"the {noun} of the first steps are not finite"
+            return parity.unchecked(network, reason)._replace(verdict="disagrees")
         losses = sample.losses or []
         outputs = sample.outputs or []
-        are_finite = sample.losses is not None
-    if infers:
-        noun = "outputs"
-        are_finite = sample is None or sample.outputs is not None
-    if not are_finite:
-        reason = f"the {noun} of the first steps are not finite"
-        return parity.unchecked(network, reason)._replace(verdict="disagrees")
     numbers = first_numbers(parity.unchecked(network, "")._replace(losses=losses, outputs=outputs))
     if not numbers:
         return parity.unchecked(network, "the step reports no loss")
