@@ -47,18 +47,25 @@ def plan_of_claims(
     this suite does not take.
     """
     _check(chosen)
-    plans = [_plan_of_claim(claim, chosen, place, seed) for claim in _decidable(claims, place, say)]
+    decidable = _decidable(claims, place, say)
+    plans = [_plan_of_claim(claim, chosen, place, seed) for claim in decidable]
     if not plans:
         return None
     rows: dict[tuple[str, str], Row] = {}
     networks: dict[str, Network] = {}
     settings: dict[str, dict[str, object]] = {}
     cells: dict[Cell, None] = {}
+    wanted = []
     for plan in plans:
-        rows.update({(row.build.name, row.mode): row for row in plan.rows})
+        for row in plan.rows:
+            rows[row.build.name, row.mode] = row
         networks.update(plan.networks)
         settings.update(plan.settings)
-        cells.update(dict.fromkeys(cell for cell in plan.cells if cell not in measured))
+        cells_of_claim = [cell for cell in plan.cells if cell not in measured]
+        cells.update(dict.fromkeys(cells_of_claim))
+        wanted.append(cells_of_claim)
+    if not cells:
+        return None
     merged = replace(
         plans[0],
         rows=tuple(rows.values()),
@@ -69,11 +76,7 @@ def plan_of_claims(
     )
     durations = LaunchDurations(merged, known)
     seconds = {cell: durations.launch_duration(cell) for cell in cells}
-    wanted = []
-    for plan in plans:
-        wanted.append([cell for cell in plan.cells if cell in seconds])
-    ordered = _most_claims_first(wanted, seconds)
-    return replace(merged, cells=ordered) if ordered else None
+    return replace(merged, cells=_most_claims_first(wanted, seconds))
 
 
 def _plan_of_claim(claim: "Claim", chosen: SuiteOverrides, place: Capacity, seed: int) -> Plan:
@@ -86,12 +89,13 @@ def _plan_of_claim(claim: "Claim", chosen: SuiteOverrides, place: Capacity, seed
 
 
 def _check(chosen: SuiteOverrides) -> None:
-    narrowing = [option_of(key) for key in KEYS if chosen[key]]
-    if narrowing or chosen.own is not None:
-        option = narrowing[0] if narrowing else "--step"
+    options = [option_of(key) for key in KEYS if chosen[key]]
+    if chosen.own is not None:
+        options.append("--step")
+    if options:
         raise UsageError(
-            f"{option} cannot be combined with {NAME}: the claims determine the cells. Run a suite "
-            "instead; `dlbench report claims` says which."
+            f"{options[0]} cannot be combined with {NAME}: the claims determine the cells. Run a "
+            "suite instead; `dlbench report claims` says which."
         )
 
 
@@ -130,13 +134,20 @@ def _most_claims_first(
     Claims about the same cells count together. Cells chosen for one claim cost nothing for the
     next.
     """
-    left = Counter(frozenset(cells) for cells in wanted if cells)
-    in_order = {frozenset(cells): cells for cells in wanted}
+    left: Counter[frozenset[Cell]] = Counter()
+    in_order = {}
+    for cells in wanted:
+        key = frozenset(cells)
+        in_order[key] = cells
+        if cells:
+            left[key] += 1
     chosen: dict[Cell, None] = {}
 
     def claims_per_second(cells: frozenset[Cell]) -> float:
         cost = sum(seconds[cell] for cell in cells if cell not in chosen)
-        return left[cells] / cost if cost else float("inf")
+        if not cost:
+            return float("inf")
+        return left[cells] / cost
 
     while left:
         best = max(left, key=claims_per_second)

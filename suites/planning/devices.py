@@ -107,7 +107,7 @@ def _visible_devices(devices: tuple[Device, ...], visible: str | None) -> tuple[
         word = part.strip()
         matching: list[Device] = []
         if _UUID.fullmatch(word):
-            matching = [device for device in devices if (device.uuid or "").startswith(word)]
+            matching = _with_uuid(devices, word)
         elif word.isdecimal():
             matching = [device for device in devices if device.index == int(word)]
         if not matching:
@@ -116,15 +116,24 @@ def _visible_devices(devices: tuple[Device, ...], visible: str | None) -> tuple[
     return tuple(device for device in devices if device in kept)
 
 
+def _with_uuid(devices: Iterable[Device], beginning: str) -> list[Device]:
+    return [device for device in devices if (device.uuid or "").startswith(beginning)]
+
+
 def _named(word: str, gpus: Gpus) -> Device:
+    """Return the device of this number or beginning of a UUID. Raises UsageError."""
     if not gpus.devices:
         raise _no_device(word, gpus)
     devices = present(gpus)
     there_are = f"There are: {CPU}, {_listed(devices)}."
     match = _NUMBERED.fullmatch(word)
+    gpu = None
     if match is None:
-        matching = [device for device in devices if (device.uuid or "").startswith(word)]
-        gpu = next((gpu for gpu in gpus.devices if (gpu.uuid or "").startswith(word)), None)
+        matching = _with_uuid(devices, word)
+        for board in gpus.devices:
+            if (board.uuid or "").startswith(word):
+                gpu = board
+                break
         if len(matching) > 1:
             raise UsageError(
                 f"{word} matches several GPUs: {_listed(matching)}. Give more characters."
@@ -132,12 +141,15 @@ def _named(word: str, gpus: Gpus) -> Device:
         if not matching and gpu is None:
             raise UsageError(f"No GPU here has a UUID that begins with {word}. {there_are}")
     else:
-        numbers = [str(int(part)) for part in match.groups() if part]
-        name = ":".join(["cuda", *numbers])
+        numbers = [int(part) for part in match.groups() if part]
+        name = ":".join(["cuda", *map(str, numbers)])
         matching = [device for device in devices if device.name == name]
-        gpu = next((gpu for gpu in gpus.devices if gpu.index == int(match[1])), None)
+        for board in gpus.devices:
+            if board.index == numbers[0]:
+                gpu = board
+                break
         if gpu is None:
-            raise UsageError(f"There is no GPU {int(match[1])} here. {there_are}")
+            raise UsageError(f"There is no GPU {numbers[0]} here. {there_are}")
         if match[2] and not gpu.mig_enabled:
             raise UsageError(f"GPU {gpu.index} is not in MIG mode. Write cuda:{gpu.index}.")
         if match[2] and not matching:
@@ -203,27 +215,32 @@ def locate(
     where it names only one, those in CUDA_VISIBLE_DEVICES.
     """
     devices = present(planned)
-    first = next((place for place, device in enumerate(devices) if device.name == name), None)
-    if first is None:
-        return f"this machine has no {name}; it has: {_listed(devices) or 'no GPU'}"
     offered = set(named)
     if len(named) <= 1:
         offered = {device.name for device in _visible_devices(devices, visible)}
-    following = [device for device in devices[first + 1 :] if device.name in offered]
-    chosen = (devices[first], *following)[:count]
+    chosen: list[Device] = []
+    for device in devices:
+        if device.name == name or (chosen and device.name in offered):
+            chosen.append(device)
+    chosen = chosen[:count]
+    if not chosen:
+        return f"this machine has no {name}; it has: {_listed(devices) or 'no GPU'}"
     if len(chosen) < count:
         return f"{count} workers need {count} GPUs from {name} on, and there are {len(chosen)}"
     slices = [device.name for device in chosen if device.name.count(":") > 1]
     if count > 1 and slices:
         return f"workers on MIG devices ({', '.join(slices)}) cannot reach one another"
-    if len({device.title for device in chosen}) > 1:
+    titles = {device.title for device in chosen}
+    if len(titles) > 1:
         # Each step lasts as long as its slowest worker's: nothing could be said of either board.
         unlike = ", ".join(device.words for device in chosen)
         return (
             f"workers need GPUs of one kind, but these differ: {unlike}; name others with --devices"
         )
-    answering = {device.uuid for device in present(now)} - {None}
-    lost = next((device for device in chosen if device.uuid not in answering), None)
-    if lost is not None:
-        return f"{lost.words} does not answer: {now.reason or 'the driver no longer lists it'}"
-    return chosen
+    answering = {device.uuid for device in present(now)}
+    for device in chosen:
+        if device.uuid is None or device.uuid not in answering:
+            return (
+                f"{device.words} does not answer: {now.reason or 'the driver no longer lists it'}"
+            )
+    return tuple(chosen)

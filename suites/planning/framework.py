@@ -297,7 +297,9 @@ class Framework(TomlTable):
         ``chosen`` is None for all of the row.
         """
         settings = dict(self.modes[mode].settings)
-        for name in self.tunable(mode) if chosen is None else chosen:
+        if chosen is None:
+            chosen = self.tunable(mode)
+        for name in chosen:
             settings.update(self.setting(name).settings)
         return settings
 
@@ -315,7 +317,9 @@ class Framework(TomlTable):
         variable speaks of threads.
         """
         variables = {**self.variables, **self.modes[mode].variables}
-        for name in self.tunable(mode) if chosen is None else chosen:
+        if chosen is None:
+            chosen = self.tunable(mode)
+        for name in chosen:
             more = self.setting(name).variables
             if PRELOAD in variables and PRELOAD in more:
                 more = {**more, PRELOAD: f"{variables[PRELOAD]}:{more[PRELOAD]}"}

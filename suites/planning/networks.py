@@ -132,9 +132,15 @@ def _family(name: object, place: str) -> type[Family]:
 
 def _grid_networks(grid: Table, place: str) -> Iterable[Network]:
     family = _family(grid.get("family"), place)
-    values = {key: _values(key, value, family) for key, value in grid.items() if key not in _ABOUT}
-    for key, several in values.items():
-        if not several:
+    values = {}
+    about = {}
+    for key, content in grid.items():
+        if key in ("batch_size", "summary"):
+            about[key] = content
+        if key in _ABOUT:
+            continue
+        values[key] = _values(key, content, family)
+        if not values[key]:
             raise SuiteError(f"{place}, key {key}: the list is empty. Give at least one value.")
     count = math.prod(map(len, values.values()))
     if count > LARGEST_GRID:
@@ -143,7 +149,6 @@ def _grid_networks(grid: Table, place: str) -> Iterable[Network]:
             "values."
         )
     pattern = _name_pattern(grid, family, values, place)
-    about = {key: grid[key] for key in ("batch_size", "summary") if key in grid}
     for combination in itertools.product(*values.values()):
         given = dict(zip(values, combination, strict=True))
         numbers = dict(given)
@@ -151,7 +156,8 @@ def _grid_networks(grid: Table, place: str) -> Iterable[Network]:
             # A text that is another number's key stands for that number.
             if isinstance(value, str) and value in given and value != key:
                 numbers[key] = given[value]
-        name = pattern.format_map({key: _word(value) for key, value in numbers.items()})
+        words = {key: _word(value) for key, value in numbers.items()}
+        name = pattern.format_map(words)
         yield _network({**about, **numbers, "family": family.name, "name": name}, place)
 
 
@@ -160,15 +166,17 @@ def _name_pattern(
 ) -> str:
     """Return the pattern of the names of a grid's networks; raises SuiteError."""
     varying = [key for key, several in values.items() if len(several) > 1]
-    usual = "-".join([family.name, *(f"{key}{{{key}}}" for key in varying)])
-    pattern = grid.get("name", usual)
+    default = family.name
+    for key in varying:
+        default += f"-{key}{{{key}}}"
+    pattern = grid.get("name", default)
     if not isinstance(pattern, str):
         raise SuiteError(
             f"{place}, key name: {pattern!r} is not text. Write it as in name = 'mlp-{{hidden}}'."
         )
-    named = _PLACE.findall(pattern)
-    unknown = [key for key in named if key not in values]
-    missing = [f"{{{key}}}" for key in varying if key not in named]
+    keys = _PLACE.findall(pattern)
+    unknown = [key for key in keys if key not in values]
+    missing = [f"{{{key}}}" for key in varying if key not in keys]
     wrong = ""
     if re.search(r"[{}]", _PLACE.sub("", pattern)):
         wrong = f"write a number's key between braces, as in mlp-{{hidden}}, not {pattern!r}."
@@ -190,7 +198,8 @@ def _values(key: str, value: object, family: type[Family]) -> list[Any]:
         return [value]
     if key in family.lists:
         is_list_of_lists = bool(value) and all(isinstance(item, list) for item in value)
-        return value if is_list_of_lists else [value]
+        if not is_list_of_lists:
+            return [value]
     return value
 
 

@@ -425,7 +425,9 @@ def description(path: Path) -> Description:
     else:
         said.append(f"{batch_size} examples a mini-batch")
     tree = _tree(path)
-    functions = {function.name for function in _functions(tree)} if tree is not None else set()
+    functions: set[str] = set()
+    if tree is not None:
+        functions = {function.name for function in _functions(tree)}
     if "synchronize" in functions:
         said.append("synchronize() waits for a step")
     else:
@@ -448,7 +450,9 @@ def check_axes(name: str, given: Mapping[str, str | None]) -> None:
     Its declared mini-batch size may be given: the commands that a page shows name it.
     """
     own_step = framework.find(name)
-    read = None if own_step.file is None else axes_read(own_step.file)
+    read = None
+    if own_step.file is not None:
+        read = axes_read(own_step.file)
     for key, axis in AXES_OF_A_FILE.items():
         if key == "batch_sizes" and given[key] == str(own_step.batch_size):
             continue

@@ -195,8 +195,8 @@ class Plan:
         cells = list(self.cells)
         if not self.by_worth:
             random.Random(f"{self.seed}:{block}").shuffle(cells)
-            pairs = _places(cells, _any_settings)
-            cells = [cells[place] for places in pairs for place in places]
+            places = itertools.chain.from_iterable(_places(cells, _any_settings))
+            cells = [cells[place] for place in places]
             if block == 0:
                 cells = _informative_first(cells)
         for cell in cells:
@@ -273,7 +273,9 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
     Raises UsageError for words that mean nothing.
     """
     chosen_networks = {name: suite.known[name] for name in suite.chosen(choices["networks"])}
-    device_words = values.words(choices["devices"]) if choices["devices"] else suite.devices
+    device_words: Sequence[str] = suite.devices
+    if choices["devices"]:
+        device_words = values.words(choices["devices"])
     used = devices.resolve(device_words, capacity.gpus, capacity.visible)
     rows = _rows_that_fit(_rows(suite, choices), used, chosen_networks.values())
     if choices["threads"] and devices.CPU not in used:
@@ -367,10 +369,12 @@ def check_variables(plan: Plan, variables: Mapping[str, str], option: str = OPTI
         return
     for cell in plan.cells:
         framework = plan.row_of(cell).build.framework
-        settings = tuning.in_force(cell.tuning, plan.tunable(cell)) if option == OPTION else ()
-        why = contradiction(variables, framework, cell.mode, cell.threads, settings, option)
-        if why:
-            raise UsageError(why)
+        settings: Sequence[str] = ()
+        if option == OPTION:
+            settings = tuning.in_force(cell.tuning, plan.tunable(cell))
+        reason = contradiction(variables, framework, cell.mode, cell.threads, settings, option)
+        if reason:
+            raise UsageError(reason)
 
 
 _Base = tuple[Cell, Framework, tuple[str, ...]]
@@ -391,8 +395,11 @@ def _cells(
     ``threads`` gives the counts of a device under a CPU quota.
     """
     plain = _plain_values(suite, choices, capacity)
-    words = choices["batch_sizes"]
-    sizes = values.parse_counts(words, capacity, "mini-batch size", LARGEST_BATCH) if words else ()
+    sizes: tuple[int, ...] = ()
+    if choices["batch_sizes"]:
+        sizes = values.parse_counts(
+            choices["batch_sizes"], capacity, "mini-batch size", LARGEST_BATCH
+        )
     bases = _bases(chosen_networks, rows, used, plain["task"])
     _check_tuning(plain["tuning"], rows, bases, typed=bool(choices["tuning"]))
     # Several GPUs are the first of those named and the ones behind it: from any other on they would
@@ -495,9 +502,13 @@ def _suite_sizes(
     suite: Suite, network: Network, cell: Cell, framework: Framework
 ) -> tuple[int | None, ...]:
     """Return the mini-batch sizes that the suite has for a cell, else that of its network."""
-    default = network.batch_size if framework.file is None else framework.batch_size
-    sizes: tuple[int | None, ...] = suite.batch_sizes.get(cell.network, (default,))
-    return suite.cpu_batch_sizes.get(cell.network, sizes) if cell.on_cpu else sizes
+    if cell.on_cpu and cell.network in suite.cpu_batch_sizes:
+        return suite.cpu_batch_sizes[cell.network]
+    if cell.network in suite.batch_sizes:
+        return suite.batch_sizes[cell.network]
+    if framework.file is None:
+        return (network.batch_size,)
+    return (framework.batch_size,)
 
 
 def _is_meaningful(cell: Cell, leading: Collection[str]) -> bool:
@@ -570,7 +581,10 @@ def _check_tuning(
     settings_of_cells: list[set[str]] = []
     for cell, framework, names in bases:
         settings_of_cells.append({*names, *framework.launchable(cell.mode, cell.device)})
-    _check_settings(words, rows, settings_of_cells if typed else None)
+    if typed:
+        _check_settings(words, rows, settings_of_cells)
+    else:
+        _check_settings(words, rows, None)
     if words == (tuning.EACH,) and not any(names for _, _, names in bases):
         raise UsageError(
             "None of the selected rows has such settings. `dlbench list --settings` lists those "
@@ -598,16 +612,17 @@ def _check_settings(
         framework = row.build.framework
         settings[framework.name] = [*framework.tuning, *framework.alternatives]
     settings["for any launch"] = list(known_launch_settings())
-    known = set(itertools.chain.from_iterable(settings.values()))
+    all_settings = set(itertools.chain.from_iterable(settings.values()))
     for word in words:
         names = () if word in tuning.SWEEPS else tuning.named(word)
-        strange = next((name for name in names if name not in known), None)
-        if strange is not None:
-            listed = [f"{owner}: {', '.join(its)}" for owner, its in settings.items() if its]
-            raise UsageError(f"No row has a setting {strange!r}. There are {'; '.join(listed)}.")
-        if settings_of_cells is not None and not any(
-            set(names) <= of_cell for of_cell in settings_of_cells
-        ):
+        for name in names:
+            if name not in all_settings:
+                listed = [f"{owner}: {', '.join(own)}" for owner, own in settings.items() if own]
+                raise UsageError(f"No row has a setting {name!r}. There are {'; '.join(listed)}.")
+        possible = settings_of_cells is None or any(
+            cell_settings.issuperset(names) for cell_settings in settings_of_cells
+        )
+        if not possible:
             several = f"setting {names[0]}"
             if len(names) > 1:
                 several = f"settings {' and '.join(names)} together"
@@ -663,7 +678,9 @@ def _launches(suite: Suite, choices: SuiteOverrides) -> tuple[int, int, float | 
     text = choices["interval"] or suite.protocol.interval
     if text == FASTEST:
         return fewest, most, None
-    interval = values.share(text, "--interval", FASTEST) if text else USUAL_INTERVAL
+    interval = USUAL_INTERVAL
+    if text:
+        interval = values.share(text, "--interval", FASTEST)
     return fewest, most, interval
 
 
@@ -674,11 +691,16 @@ def _rows(suite: Suite, choices: SuiteOverrides) -> tuple[Row, ...]:
             "Two --python options give the same row name. Give them different names, as in "
             "torch-a:torch=/path."
         )
-    chosen = choices["frameworks"]
-    wanted = values.words(chosen) if chosen else list(suite.frameworks)
     # A build with another name is an additional row; one with a framework's name replaces that row.
-    joining = [build.name for build in builds if not chosen or build.name != build.framework.name]
-    if not chosen:
+    joining = []
+    if choices["frameworks"]:
+        wanted = values.words(choices["frameworks"])
+        for build in builds:
+            if build.name != build.framework.name:
+                joining.append(build.name)
+    else:
+        wanted = list(suite.frameworks)
+        joining += [build.name for build in builds]
         joining += choices.joining
     named = {word.partition(":")[0] for word in wanted}
     wanted += [name for name in dict.fromkeys(joining) if name not in named]
@@ -694,21 +716,24 @@ def _rows_that_fit(
     """
     families = list(dict.fromkeys(network.family.name for network in chosen_networks))
     for_devices = []
+    fitting = []
     for row in rows:
-        if any(row.fits(device, "") for device in used):
-            for_devices.append(row)
+        if not any(row.fits(device, "") for device in used):
+            continue
+        for_devices.append(row)
+        if any(row.fits("", family) for family in families):
+            fitting.append(row)
     if not for_devices:
         raise UsageError(
             f"{_listed(rows)}: not a mode of {', '.join(used)}. Name another device with "
             "--devices, or another mode."
         )
-    fitting = tuple(row for row in for_devices if any(row.fits("", name) for name in families))
     if not fitting:
         raise UsageError(
             f"{_listed(for_devices)}: not a mode for networks of the family "
             f"{', '.join(families)}. Name another mode, or other networks."
         )
-    return fitting
+    return tuple(fitting)
 
 
 def _listed(rows: Iterable[Row]) -> str:
@@ -754,7 +779,9 @@ class LaunchDurations:
         mean = self.by_launches(cell)
         if mean is not None:
             return mean
-        pace = self._measured / self._expected if self._expected else 1.0
+        pace = 1.0
+        if self._expected:
+            pace = self._measured / self._expected
         return self._rough(cell) * pace
 
     def by_launches(self, cell: Cell) -> float | None:
@@ -817,26 +844,31 @@ def too_large(plan: Plan, cell: Cell, machine: Machine) -> str:
     if needed <= available and not cell.on_cpu:
         share = max(1, batch_size // cell.world_size)
         needed = family.least_bytes(share, 1, cell.infers) // 2  # half where of 16 bits
-        gpus = [gpu for gpu in machine.gpus.devices if f"cuda:{gpu.index}" == cell.device]
-        available = (gpus[0].memory_bytes if gpus else None) or needed
+        available = needed
+        for gpu in machine.gpus.devices:
+            if f"cuda:{gpu.index}" == cell.device:
+                available = gpu.memory_bytes or needed
         where = cell.device
     if needed <= available:
         return ""
     sizes = f"{needed / 1e9:,.1f} GB, and {where} has {available / 1e9:,.1f} GB"
-    what = "weights, gradients and mini-batch" if family.trains else "weights and chains"
-    return f"{what} need at least {sizes}"
+    content = "weights, gradients and mini-batch" if family.trains else "weights and chains"
+    return f"{content} need at least {sizes}"
 
 
 def memory_line(plan: Plan, machine: Machine) -> str:
     """Return a sentence about the cells that cannot fit into memory; empty where all may."""
-    reasons = {cell: too_large(plan, cell, machine) for cell in plan.cells}
-    reasons = {cell: why for cell, why in reasons.items() if why}
-    if not reasons:
+    example = ""
+    count = 0
+    for cell in plan.cells:
+        reason = too_large(plan, cell, machine)
+        if reason:
+            count += 1
+            example = example or f"{cell.network}, mini-batch {cell.batch_size}: {reason}"
+    if not count:
         return ""
-    first, why = next(iter(reasons.items()))
-    several = "1 cell does" if len(reasons) == 1 else f"{len(reasons)} cells do"
-    example = f"{first.network}, mini-batch {first.batch_size}: {why}"
-    return f"{several} not fit into memory and will not be launched; {example}."
+    cells = "1 cell does" if count == 1 else f"{count} cells do"
+    return f"{cells} not fit into memory and will not be launched; {example}."
 
 
 def heap_line(plan: Plan) -> str:

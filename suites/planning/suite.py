@@ -128,7 +128,9 @@ class Suite(_PlainAxes):
     def its_networks(self) -> tuple[str, ...]:
         """The networks that it measures; raises UsageError for an unknown name."""
         own = tuple(networks.read(self.network, self.grid, self.name))
-        return networks.chosen(self.networks, own, self.known) if self.networks else own
+        if not self.networks:
+            return own
+        return networks.chosen(self.networks, own, self.known)
 
     def chosen(self, words: str) -> tuple[str, ...]:
         """Return the networks that a command's words name; without words, all of the suite.
@@ -278,9 +280,14 @@ def rerun_command(cell: Cell, suite: str, step: Path | None = None, **given: obj
     A user's own step is named by its file.
     """
     work, *places = words_of_cell(cell, suite, step, given)
-    row = [] if step else [f"--frameworks {shlex.quote(f'{cell.framework}:{cell.mode}')}"]
-    further = [f"{option_of(name)} {shlex.quote(str(value))}" for name, value in given.items()]
-    return " ".join(["dlbench run", shlex.quote(suite), work, *row, *places, *further])
+    parts = ["dlbench run", shlex.quote(suite), work]
+    if not step:
+        row = f"{cell.framework}:{cell.mode}"
+        parts.append(f"--frameworks {shlex.quote(row)}")
+    parts += places
+    for name, value in given.items():
+        parts.append(f"{option_of(name)} {shlex.quote(str(value))}")
+    return " ".join(parts)
 
 
 def words_of_cell(
@@ -293,8 +300,8 @@ def words_of_cell(
     words = [f"--networks {shlex.quote(cell.network)}"]
     if step:
         words = [f"--step {shlex.quote(str(step))}"]
-    threads_option = option_of("threads" if cell.on_cpu else "device_threads")
-    words.append(f"{threads_option} {word('threads', cell.threads)}")
+    threads_key = "threads" if cell.on_cpu else "device_threads"
+    words.append(f"{option_of(threads_key)} {word('threads', cell.threads)}")
     for option in AXIS_OPTIONS:
         if option.axis == "batch_size" and cell.batch_size is None:
             continue  # the step's file decides, and no option can say "unknown"
@@ -314,7 +321,9 @@ def _suite_words(name: str, option: AxisOption) -> tuple[str, ...]:
         return ()
     if option.axis == "device":
         return tuple(suite.devices)
-    return tuple(values.words(suite.axes[option.key])) if option in PLAIN else ()
+    if option in PLAIN:
+        return tuple(values.words(suite.axes[option.key]))
+    return ()
 
 
 def rerun_by_name(cell: Cell, suite: str, launches: int) -> str:
@@ -345,7 +354,9 @@ def _suite_for(cell: Cell, suite: str) -> str:
     """Return a shipped suite with the cell's network, this one first; else this name's file."""
     suites = shipped()
     for name in (suite, _SUITE_WITH_ALL_ROWS, *suites):
-        network = suites[name].known.get(cell.network) if name in suites else None
+        if name not in suites:
+            continue
+        network = suites[name].known.get(cell.network)
         if network is not None and specification_of_cells(network) == cell.specification:
             return name
     return f"{suite}.toml"

@@ -118,8 +118,12 @@ def parse_threads(
     """
     named = words(text)
     counted = [word for word in named if word != none]
-    counts = parse_counts(",".join(counted), capacity, what) if counted else ()
-    return counts if len(counted) == len(named) else (0, *counts)
+    counts: tuple[int, ...] = ()
+    if counted:
+        counts = parse_counts(",".join(counted), capacity, what)
+    if none in named:
+        counts = (0, *counts)
+    return counts
 
 
 def parse_quotas(text: str, capacity: Capacity) -> tuple[float, ...]:
@@ -167,7 +171,10 @@ def parse_counts(
         low, high = _ends(word, sign, f"4{sign}8", read)
         if high > most:
             raise UsageError(f"{high} is more than the largest {what} allowed, {most}.")
-        counts.update(_ladder(low, high) if sign == ".." else range(low, high + 1))
+        if sign == "..":
+            counts.update(_ladder(low, high))
+        else:
+            counts.update(range(low, high + 1))
     return tuple(sorted(counts))
 
 
@@ -201,8 +208,12 @@ def _ladder(low: int, high: int) -> set[int]:
 
     Each is larger than the one before by a half or a third.
     """
-    rungs = {1} | {base << shift for base in (2, 3) for shift in range(high.bit_length())}
-    return {low, high} | {number for number in rungs if low < number < high}
+    rungs = {low, high}
+    for shift in range(high.bit_length()):
+        for number in (1 << shift, 3 << shift):
+            if low < number < high:
+                rungs.add(number)
+    return rungs
 
 
 def duration(text: str) -> float:
@@ -231,7 +242,9 @@ def share(text: str, option: str, otherwise: str = "") -> float:
             f"{option} {text[:40]!r} cannot be read. Write a percentage such as 2% or "
             f"2.5%{further}."
         )
-    value = float(match[1]) / (100 if match[2] else 1)
+    value = float(match[1])
+    if match[2]:
+        value /= 100
     if not 0 < value < 1:
         raise UsageError(
             f"{option} {text[:40]} is out of range: give more than 0% and less than 100%, such as "
@@ -291,8 +304,11 @@ def builds(texts: Iterable[str], framework: str) -> list[Build]:
     named_builds = []
     for word in itertools.chain.from_iterable(words(text) for text in texts):
         name, equals, path = word.partition("=")
-        named_builds.append(build(f"{name}:{framework}={path}" if equals else word))
-    if len({named.name for named in named_builds}) < len(named_builds):
+        if equals:
+            word = f"{name}:{framework}={path}"
+        named_builds.append(build(word))
+    names = {named.name for named in named_builds}
+    if len(names) < len(named_builds):
         raise UsageError(
             "Two interpreters in --python have the same name. Name each: --python "
             "old=PATH,new=PATH."

@@ -111,7 +111,11 @@ def command_words(given: Mapping[str, str]) -> list[str]:
     """
     words: list[str] = []
     for name, value in given.items():
-        words += [OPTION, name if is_secret(name) else f"{name}={value}"]
+        words.append(OPTION)
+        if is_secret(name):
+            words.append(name)
+        else:
+            words.append(f"{name}={value}")
     return words
 
 
@@ -128,17 +132,20 @@ def contradiction(
     The axes are threads, mode and settings in force. A cell would otherwise be shown under a value
     of the axis that its launches did not have.
     """
-    variables_of_mode = framework.modes[mode].variables if mode in framework.modes else {}
+    variables_of_mode: Mapping[str, str] = {}
+    if mode in framework.modes:
+        variables_of_mode = framework.modes[mode].variables
     setting_by_variable: dict[str, str] = {}
     for setting in settings:
         for name in framework.setting(setting).variables:
             setting_by_variable[name] = setting
     for name, value in given.items():
-        what = f"{option} {name}={'***' if is_secret(name) else value[:60]}"
+        shown_value = "***" if is_secret(name) else value[:60]
+        words = f"{option} {name}={shown_value}"
         if name in thread_variables(framework, mode):
             if threads and value != str(threads):
                 return (
-                    f"{what}: dlbench sets {name} from the thread count of each cell. Give "
+                    f"{words}: dlbench sets {name} from the thread count of each cell. Give "
                     f"--threads {value[:20]} instead. With --threads default it sets no count, and "
                     "launches get the value given."
                 )
@@ -146,12 +153,12 @@ def contradiction(
             setting = setting_by_variable[name]
             if value != framework.setting(setting).variables[name]:
                 return (
-                    f"{what}: the setting {setting} of {framework.name} sets {name} too. Measure "
+                    f"{words}: the setting {setting} of {framework.name} sets {name} too. Measure "
                     f"without the setting, as in --tuning installed, or leave {name} out."
                 )
         elif name in variables_of_mode and value != variables_of_mode[name]:
             return (
-                f"{what}: {framework.name} in the mode {mode} needs "
+                f"{words}: {framework.name} in the mode {mode} needs "
                 f"{name}={variables_of_mode[name]}. Choose another mode with --frameworks "
                 f"{framework.name}:MODE, or leave {name} out."
             )
@@ -185,26 +192,35 @@ def left_behind(
     for file in {row.file for row in rows if row.file is not None}:
         for name in names_read(file):
             read_by.setdefault(name, file.name)
-    names = []
+    shown = []
+    passable = []
+    counts = []
     for name in sorted(os.environ):
         if not os.environ[name] or name in given or name in _EFFECTIVE or name in _RESERVED:
             continue
         is_telling = telling.fullmatch(name) and not name.endswith("_VERSION")
-        if name in read_by or is_telling:
-            names.append(name)
-    if not names:
+        if name in read_by:
+            shown.append(f"{name} (read by {read_by[name]})")
+        elif is_telling:
+            shown.append(name)
+        else:
+            continue
+        if name in of_threads:
+            counts.append(name)
+        else:
+            passable.append(name)
+    if not shown:
         return ""
-    shown = []
-    for name in names[:_MOST_NAMES]:
-        shown.append(f"{name} (read by {read_by[name]})" if name in read_by else name)
-    if len(names) > _MOST_NAMES:
-        shown.append(f"{len(names) - _MOST_NAMES} more")
-    listed = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-    verb = "is set in this shell and is" if len(names) == 1 else "are set in this shell and are"
+    several = len(shown) > 1
+    if len(shown) > _MOST_NAMES:
+        shown[_MOST_NAMES:] = [f"{len(shown) - _MOST_NAMES} more"]
+    listed = shown[0]
+    verb = "is set in this shell and is"
+    if several:
+        listed = f"{', '.join(shown[:-1])} and {shown[-1]}"
+        verb = "are set in this shell and are"
     ways = []
-    passable = [name for name in names if name not in of_threads]
-    counts = [name for name in names if name in of_threads]
-    if passable and len(names) == 1:
+    if passable and not several:
         ways.append(f"{OPTION} {passable[0]} passes it on")
     elif passable:
         ways.append(f"{OPTION} NAME passes one on")
@@ -238,11 +254,15 @@ def _name_read(node: ast.AST) -> str:
         is_method = isinstance(function, ast.Attribute) and _last_name(function.value) == "environ"
         if is_method or _last_name(function) == "getenv":
             key = node.args[0]
-    return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""
+    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+        return key.value
+    return ""
 
 
 def _last_name(node: ast.expr) -> str:
     """Return the last name of an expression: "environ" for `os.environ` and for `environ`."""
     if isinstance(node, ast.Attribute):
         return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
+    if isinstance(node, ast.Name):
+        return node.id
+    return ""

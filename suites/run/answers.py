@@ -10,7 +10,7 @@ import json
 import os
 import stat
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -62,10 +62,11 @@ def read_json(path: Path, most: int = MOST_BYTES) -> Any:
     with os.fdopen(descriptor, "rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
-        size = f"{most // 1024**2} MiB" if most >= 1024**2 else f"{most} bytes"
-        raise UnreadableError(
-            f"{path.name} has {max(status.st_size, len(content))} bytes, more than {size}"
-        )
+        limit = f"{most} bytes"
+        if most >= 1024**2:
+            limit = f"{most // 1024**2} MiB"
+        size = max(status.st_size, len(content))
+        raise UnreadableError(f"{path.name} has {size} bytes, more than {limit}")
     try:
         return json.loads(content.decode("utf-8"), parse_constant=_refuse)
     except RecursionError as error:
@@ -102,7 +103,9 @@ def read_step_seconds(directory: Path) -> float | None:
     except (OSError, UnreadableError, AttributeError):
         return None
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    return float(seconds) if is_number and 0 <= seconds < 1e9 else None
+    if is_number and 0 <= seconds < 1e9:
+        return float(seconds)
+    return None
 
 
 def bytes_in(directory: Path, most: int) -> int:
@@ -176,7 +179,8 @@ def _checked_type(hint: Any, signed: bool) -> Any:
     if hint is int:
         return Annotated[int, Field(ge=0, le=_LARGEST)]
     if hint is float:
-        return Annotated[float, Field(allow_inf_nan=False, ge=-1e300 if signed else 0.0, le=1e300)]
+        least = -1e300 if signed else 0.0
+        return Annotated[float, Field(allow_inf_nan=False, ge=least, le=1e300)]
     if hint is str:
         return Annotated[str, Field(max_length=_LONGEST_TEXT)]
     if isinstance(hint, type) and issubclass(hint, Enum):
@@ -227,22 +231,37 @@ def _contradictions(answer: Answer, launch: Launch) -> Iterator[str]:
     if answer.status is not Status.OK or not launch.times_steps:
         return
     yield from _contradictions_of_samples(answer, launch)
-    requested = None if answer.threads is None else answer.threads.requested
+    requested = None
+    if answer.threads is not None:
+        requested = answer.threads.requested
     if requested != launch.all_threads:
         yield f"threads.requested: {requested}, where {launch.all_threads} were asked for"
     if launch.network is not None and answer.parameter_count is not None:
         expected = from_data(launch.network).family.parameter_count()
         if answer.parameter_count != expected:
             yield f"{answer.parameter_count} parameters, where the network has {expected}"
-    steps = launch.protocol.curve_steps if launch.text is not None else 0
-    ends = [min(end, steps) for end in range(BLOCK, steps + BLOCK, BLOCK)]
-    curve = [block[0] if len(block) == 2 else 0 for block in answer.curve]
+    curve_steps = 0
+    if launch.text is not None:
+        curve_steps = launch.protocol.curve_steps
+    ends = [min(end, curve_steps) for end in range(BLOCK, curve_steps + BLOCK, BLOCK)]
+    curve = _steps_of_points(answer.curve)
     if curve != ends[: len(curve)] or (len(curve) < len(ends) and not answer.curve_ended):
         yield f"a curve of {len(curve)} blocks, where {len(ends)} were asked for"
-    steps = launch.protocol.loss_steps
-    counts = [point[0] if len(point) == 2 else 0 for point in answer.losses]
-    if any(not before < count <= steps for before, count in itertools.pairwise([0, *counts])):
-        yield f"losses of further steps that were not asked for: there are {steps}"
+    loss_steps = launch.protocol.loss_steps
+    steps = [0, *_steps_of_points(answer.losses)]
+    if any(not before < step <= loss_steps for before, step in itertools.pairwise(steps)):
+        yield f"losses of further steps that were not asked for: there are {loss_steps}"
+
+
+def _steps_of_points(points: Sequence[Sequence[float]]) -> list[float]:
+    """Return the step of each point (step, number) of a curve, or 0 for any other content."""
+    steps = []
+    for point in points:
+        step = 0.0
+        if len(point) == 2:
+            step = point[0]
+        steps.append(step)
+    return steps
 
 
 def _contradictions_of_samples(answer: Answer, launch: Launch) -> Iterator[str]:
@@ -252,7 +271,9 @@ def _contradictions_of_samples(answer: Answer, launch: Launch) -> Iterator[str]:
         yield f"{samples} samples of {answer.steps_per_sample} steps: there must be one at least"
     sample_counts = answer.sample_counts
     if sample_counts is not None:
-        kinds = sample_counts if launch.protocol.trend else sample_counts[:-1]
+        kinds = list(sample_counts)
+        if not launch.protocol.trend:
+            kinds.pop()
         if any(len(counts) != samples for counts in kinds):
             yield f"sample_counts: there must be one of each kind for each of {samples} samples"
         if sample_counts.resident_bytes and not launch.protocol.trend:
@@ -262,7 +283,9 @@ def _contradictions_of_samples(answer: Answer, launch: Launch) -> Iterator[str]:
     steps = answer.observed_steps()
     if steps < answer.timed_steps() or steps % answer.steps_per_sample:
         yield f"{answer.timed_steps()} steps timed of {steps} observed"
-    samples_in_turns = samples if launch.in_turns else 0
+    samples_in_turns = 0
+    if launch.in_turns:
+        samples_in_turns = samples
     if sum(answer.turns) != samples_in_turns:
         yield f"turns of {sum(answer.turns)} samples, where there are {samples}"
     calls = steps // answer.steps_per_sample

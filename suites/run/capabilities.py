@@ -81,7 +81,9 @@ def ask(
     shipped = networks.shipped()
     network = shipped[_NETWORK]
     # A build's capabilities must not depend on a setting that it may lack.
-    chosen = () if installed or only_capabilities else None
+    chosen = None
+    if installed or only_capabilities:
+        chosen = ()
     cell = Cell(
         framework.name, framework.folder, mode, network.name, devices.CPU, calls, network.batch_size
     )
@@ -108,7 +110,16 @@ def ask(
 
 
 def _threads_seen(outcome: Outcome) -> int | None:
-    return None if outcome.threads is None else threads_seen(outcome.threads, outcome.contention)
+    if outcome.threads is None:
+        return None
+    return threads_seen(outcome.threads, outcome.contention)
+
+
+def _default_threads(outcome: Outcome) -> int | None:
+    """Return the threads that a launch without a thread count had, as far as known."""
+    if outcome.threads is None:
+        return None
+    return outcome.threads.framework_says or _threads_seen(outcome)
 
 
 def machine_key(machine: Machine) -> str:
@@ -131,9 +142,8 @@ def threads_by_default(
     answers: dict[str, int | None] = _read(path, TypeAdapter(dict[str, int])) or {}
     family = networks.shipped()[_NETWORK].family.name
     counts: dict[tuple[str, str, str], int] = {}
-    cells = [cell for cell in plan.cells if cell.on_cpu]
-    ways = dict.fromkeys((cell.framework, cell.mode, cell.tuning) for cell in cells)
-    for name, mode, tuning in ways:
+    ways = [(cell.framework, cell.mode, cell.tuning) for cell in plan.cells if cell.on_cpu]
+    for name, mode, tuning in dict.fromkeys(ways):
         source = sources[name]
         framework = source.build.framework
         # A user's own step may be slow. Releases are not compared over threads.
@@ -141,7 +151,9 @@ def threads_by_default(
         if source.interpreter is None or not framework.computes or own_or_release:
             continue
         installed = tuning == INSTALLED and bool(framework.tunable(mode, devices.CPU, family))
-        words = ", installed" if installed else ""
+        words = ""
+        if installed:
+            words = ", installed"
         environment = add_variables(source.digest, plan.variables)
         key = f"{where}:{environment}:{code_digest(framework)}:{framework.name}:{mode}{words}"
         if key not in answers:
@@ -149,8 +161,7 @@ def threads_by_default(
             outcome = ask(
                 framework, source, launcher, mode, installed=installed, given=plan.variables
             )
-            reported = outcome.threads.framework_says if outcome.threads is not None else None
-            answers[key] = reported or _threads_seen(outcome)
+            answers[key] = _default_threads(outcome)
             _keep(path, {answered: threads for answered, threads in answers.items() if threads})
         count = answers[key]
         if count:
@@ -233,7 +244,9 @@ def _read_answers(
         able = bool(pair[0])
         text = str(pair[1])
         if key.startswith(NETWORK):
-            refusals[key.removeprefix(NETWORK)] = "" if able else text
+            if able:
+                text = ""
+            refusals[key.removeprefix(NETWORK)] = text
         else:
             answers[key] = able, text
     project = outcome.software.get("project", {})
@@ -275,9 +288,13 @@ def _ask_for_threads(
     asked = 2 if by_nothing == 1 else 1
     templates = {**framework.variables, **framework.modes[framework.default_mode].variables}
     names = [name for name, value in templates.items() if "{threads}" in value]
-    by_variables = seen(0, asked) if names else by_nothing
+    by_variables = by_nothing
+    if names:
+        by_variables = seen(0, asked)
     by_calls = seen(asked, 0)
-    by_both = seen(asked, asked) if names else by_calls
+    by_both = by_calls
+    if names:
+        by_both = seen(asked, asked)
     listed = ", ".join(names)
     setting = "its own setting"
     ways = []

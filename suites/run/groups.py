@@ -16,6 +16,7 @@ import random
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import chain
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
@@ -114,10 +115,10 @@ class Grouping:
         groups: list[Group] = []
         for launches_of_work in grouped(launches, work).values():
             for part in self._divide(launches_of_work):
-                needed = [
-                    peaks.get(launch.cell) or expected_peak(self.plan, launch.cell)
-                    for launch in part
-                ]
+                needed = []
+                for launch in part:
+                    peak = peaks.get(launch.cell)
+                    needed.append(peak or expected_peak(self.plan, launch.cell))
                 size = self._members(needed)
                 for start in range(0, len(part), size):
                     members = part[start : start + size]
@@ -157,12 +158,16 @@ class Grouping:
 
         The seed draws which line it is.
         """
-        lines = grouped((launch for part in parts for launch in part), line_across).values()
-        first = parts[0][0]
+        launches = list(chain.from_iterable(parts))
+        first = launches[0]
+        lines = [line for line in grouped(launches, line_across).values() if len(line) > 1]
         chance = random.Random(f"links:{self.plan.seed}:{first.block}:{work_of(first.cell)!r}")
-        moved = chance.choice([line for line in lines if len(line) > 1] or [[first]])
+        moved = chance.choice(lines or [[first]])
         following = dict(zip(moved, [*moved[1:], moved[0]], strict=True))
-        return [[following.get(launch, launch) for launch in part] for part in parts]
+        linked = []
+        for part in parts:
+            linked.append([following.get(launch, launch) for launch in part])
+        return linked
 
     def _members(self, needed: Sequence[int]) -> int:
         """Return how many launches that need so many bytes are alive at once.

@@ -36,14 +36,15 @@ def run_instances(
         alone = request.launch._replace(cell=cell, cpus=own)
         return launch(replace(request, launch=alone, meeting=meeting), look)
 
-    judged_launches = run_together(
-        [partial(instance, number) for number in range(count)], meeting, tick
-    )
-    return JudgedLaunch(
-        together([judged.outcome for judged in judged_launches]),
-        max(judged.wall_seconds for judged in judged_launches),
-        any(judged.suspended for judged in judged_launches),
-    )
+    instances = [partial(instance, number) for number in range(count)]
+    outcomes = []
+    wall_seconds = 0.0
+    suspended = False
+    for judged in run_together(instances, meeting, tick):
+        outcomes.append(judged.outcome)
+        wall_seconds = max(wall_seconds, judged.wall_seconds)
+        suspended = suspended or judged.suspended
+    return JudgedLaunch(together(outcomes), wall_seconds, suspended)
 
 
 def _busiest_first(times: Sequence[Sequence[float]]) -> list[float]:
@@ -78,34 +79,41 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
     for outcome in outcomes:
         if outcome.status is not Status.OK:
             return outcome._replace(samples_ns=[], reason=f"an instance: {outcome.reason}")
-    first = outcomes[0]
-    spans = [outcome.timed_between for outcome in outcomes if outcome.timed_between]
-    begin = max((span[0] for span in spans), default=0.0)
-    end = min((span[1] for span in spans), default=np.inf)
-    steps = [_samples(outcome, begin, end) for outcome in outcomes]
-    count = min(map(len, steps))
-    rates = np.sum([1 / nanoseconds[:count] for nanoseconds in steps], axis=0)
-    merged_samples = [max(1, round(nanoseconds)) for nanoseconds in 1 / rates]
     samples = []
     cpus: list[int] = []
     calls: list[int] = []
+    observed_steps = 0
+    begins = []
+    ends = []
+    threads = []
+    contentions = []
     for outcome in outcomes:
-        calls += outcome.calls_ns
         samples.append([ns // outcome.steps_per_sample for ns in outcome.samples_ns])
         cpus += outcome.cpus or ()
-    threads = [outcome.threads for outcome in outcomes]
+        calls += outcome.calls_ns
+        observed_steps += outcome.observed_steps()
+        if outcome.timed_between:
+            begins.append(outcome.timed_between[0])
+            ends.append(outcome.timed_between[1])
+        if outcome.threads is not None:
+            threads.append(outcome.threads)
+        if outcome.contention is not None:
+            contentions.append(outcome.contention)
+    timed_between = None
+    if begins:
+        timed_between = [max(begins), min(ends)]
     merged_threads = None
-    if None not in threads:
+    if len(threads) == len(outcomes):
         merged_threads = ThreadEvidence(**_merge(threads, ThreadEvidence._fields))
-    contention = [outcome.contention for outcome in outcomes]
     merged_contention = None
-    if None not in contention:
-        merged_contention = Contention(**_merge(contention, Contention._fields))
+    if len(contentions) == len(outcomes):
+        merged_contention = Contention(**_merge(contentions, Contention._fields))
+    first = outcomes[0]
     return first._replace(
-        samples_ns=merged_samples,
+        samples_ns=_joint_samples(outcomes, timed_between),
         steps_per_sample=1,
-        evidence_steps=sum(outcome.observed_steps() for outcome in outcomes),
-        timed_between=[begin, end] if spans else None,
+        evidence_steps=observed_steps,
+        timed_between=timed_between,
         cpus=sorted(cpus) or None,
         threads=merged_threads,
         contention=merged_contention,
@@ -115,21 +123,35 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
     )
 
 
-def _samples(outcome: Outcome, begin: float, end: float) -> np.ndarray:
+def _joint_samples(outcomes: Sequence[Outcome], timed_between: Sequence[float] | None) -> list[int]:
+    """Return the nanoseconds per step of all instances together, by their i-th samples."""
+    steps = [_samples(outcome, timed_between) for outcome in outcomes]
+    count = min(map(len, steps))
+    rates = np.sum([1 / nanoseconds[:count] for nanoseconds in steps], axis=0)
+    return [max(1, round(nanoseconds)) for nanoseconds in 1 / rates]
+
+
+def _samples(outcome: Outcome, timed_between: Sequence[float] | None) -> np.ndarray:
     """Return the nanoseconds per step of each sample in this time, or else of the first sample."""
     lengths = np.array(outcome.samples_ns, dtype=float)
     steps = lengths / outcome.steps_per_sample
-    if outcome.timed_between is None:
+    if outcome.timed_between is None or timed_between is None:
         return steps
+    begin, end = timed_between
     middles = outcome.timed_between[0] + (np.cumsum(lengths) - lengths / 2) * 1e-9
     inside = (begin <= middles) & (middles <= end)
-    return steps[inside] if inside.any() else steps[:1]
+    if not inside.any():
+        return steps[:1]
+    return steps[inside]
 
 
 def _merge(instances: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
     """Return these fields of all instances, merged, or None where an instance has none."""
-    fields = {}
+    fields: dict[str, Any] = {}
     for name in names:
         values = [getattr(instance, name) for instance in instances]
-        fields[name] = None if None in values else _MERGERS.get(name, sum)(values)
+        fields[name] = None
+        if None not in values:
+            merge = _MERGERS.get(name, sum)
+            fields[name] = merge(values)
     return fields

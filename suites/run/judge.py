@@ -40,7 +40,9 @@ def losses_key(file: str, cell: Cell, by_row: bool = False) -> tuple[object, ...
     It has the file's name, but neither threads nor launch. Rows, which may be builds, must agree
     too, unless it is ``by_row``: reports then say which of them differ.
     """
-    row = cell.framework if by_row else ""
+    row = ""
+    if by_row:
+        row = cell.framework
     return file, row, cell.network, cell.device, cell.batch_size, cell.precision, cell.task
 
 
@@ -48,8 +50,10 @@ def note_losses(
     noted: FirstLosses, cell: Cell, outcome: Outcome, family: Family, by_row: bool = False
 ) -> None:
     """Keep the losses of the first launch of a user's own step."""
-    losses = first_numbers(outcome.parity) if outcome.parity is not None else []
-    if not family.specified and outcome.status is Status.OK and losses:
+    if family.specified or outcome.status is not Status.OK or outcome.parity is None:
+        return
+    losses = first_numbers(outcome.parity)
+    if losses:
         # Launches report their file's name as their framework: each of several files has its own.
         file = str(outcome.software.get("framework", ""))
         noted.setdefault(losses_key(file, cell, by_row), tuple(losses))
@@ -65,7 +69,9 @@ def parity_of(launched: Launched, request: LaunchRequest, network: Network) -> P
     Raises UnreadableError where its answer does not fit the request.
     """
     cell = request.launch.cell
-    sample = None if launched.answer is None else launched.answer.parity_sample
+    sample = None
+    if launched.answer is not None:
+        sample = launched.answer.parity_sample
     outside = launched.outside
     allowed = parity.allowance(network, cell.precision)
     if not network.family.specified:
@@ -109,7 +115,9 @@ def _judge_outputs(
         number = check_number(outside.checks - 1, outside.check_rounds - 1)
         expected = expected[checked_places(network, cell.known_batch_size, number)]
     shape = (cell.known_batch_size, expected.shape[1])
-    outputs = np.full(shape, np.nan) if sample.outputs is None else np.array(sample.outputs)
+    outputs = np.full(shape, np.nan)
+    if sample.outputs is not None:
+        outputs = np.array(sample.outputs)
     if outputs.shape != shape:
         raise UnreadableError(f"outputs of shape {outputs.shape}, where {shape} were asked for")
     return parity.judge_outputs(outputs, expected, tolerance)
@@ -122,15 +130,16 @@ def _judge_own_step(
 
     That one agrees with itself.
     """
-    what = "outputs" if infers else "losses"
-    losses = [] if sample is None else sample.losses
-    outputs = [] if sample is None else sample.outputs
-    compared = outputs if infers else losses
-    if compared is None:
-        reason = f"the {what} of the first steps are not finite"
-        return parity.unchecked(network, reason)._replace(verdict="disagrees")
-    losses = losses or []
-    outputs = outputs or []
+    losses: list[float] = []
+    outputs: list[list[float]] = []
+    noun = "outputs" if infers else "losses"
+    if sample is not None:
+        reported = sample.outputs if infers else sample.losses
+        if reported is None:
+            reason = f"the {noun} of the first steps are not finite"
+            return parity.unchecked(network, reason)._replace(verdict="disagrees")
+        losses = sample.losses or []
+        outputs = sample.outputs or []
     numbers = first_numbers(parity.unchecked(network, "")._replace(losses=losses, outputs=outputs))
     if not numbers:
         return parity.unchecked(network, "the step reports no loss")
@@ -141,7 +150,7 @@ def _judge_own_step(
     if error > tolerance:
         word = "disagrees"
         reason = (
-            f"{what} of the first {len(pairs)} steps are off by {error:.1e} from those of the "
+            f"{noun} of the first {len(pairs)} steps are off by {error:.1e} from those of the "
             f"run's first launch (tolerance {tolerance:.0e}). Seed what is random in the file, or "
             "allow more with --loss-tolerance"
         )
@@ -157,7 +166,9 @@ def _observation(
     sample: ParitySample, reference: Observation, outside: HostObservation
 ) -> Observation:
     """Return the sample as arrays, with NaN for numbers that were not finite."""
-    losses = [float("nan")] * outside.check_steps if sample.losses is None else sample.losses
+    losses = sample.losses
+    if losses is None:
+        losses = [float("nan")] * outside.check_steps
     if len(losses) != outside.check_steps:
         raise UnreadableError(
             f"{len(losses)} losses, where {outside.check_steps} steps were asked for"
@@ -167,11 +178,14 @@ def _observation(
     updates = {}
     for name, expected in reference.updates.items():
         entries = sample.updates[name]
-        updates[name] = np.full(expected.shape, np.nan) if entries is None else np.array(entries)
-        if updates[name].shape != expected.shape:
+        update = np.full(expected.shape, np.nan)
+        if entries is not None:
+            update = np.array(entries)
+        if update.shape != expected.shape:
             raise UnreadableError(
-                f"{len(updates[name])} entries of {name}, where {len(expected)} were asked for"
+                f"{len(update)} entries of {name}, where {len(expected)} were asked for"
             )
+        updates[name] = update
     return Observation(losses, updates)
 
 
@@ -203,7 +217,9 @@ class Limits:
         by_instructions = self.core_flops * min(threads, self.cpus)
         if precision != "float32":
             return by_instructions * _NARROWER
-        measured = None if self.ceilings is None else self.ceilings.gemm_flops_per_second(threads)
+        if self.ceilings is None:
+            return by_instructions
+        measured = self.ceilings.gemm_flops_per_second(threads)
         if measured is None:
             return by_instructions
         highest = measured * self._unmeasured(threads) * _BEST_LIBRARY * (1 + self._spread(threads))
@@ -249,13 +265,17 @@ class Limits:
 
 def limits_of(machine: Machine, kept: dict[str, object] | None) -> Limits:
     """Return the limits of a machine. ``kept`` are its ceilings as a store has them."""
-    measured = Ceilings.from_dict(kept).measured if kept else ()
-    sound = tuple(ceiling for ceiling in measured if not ceiling.doubt)
+    ceilings = None
+    if kept:
+        measured = Ceilings.from_dict(kept).measured
+        sound = tuple(ceiling for ceiling in measured if not ceiling.doubt)
+        if sound:
+            ceilings = Ceilings(sound)
     instruction_sets = machine.cpu.instruction_sets
     rates = [flops for name, flops in _FLOPS_PER_CYCLE.items() if name in instruction_sets]
     per_cycle = max(rates, default=_FLOPS_PER_CYCLE_AT_LEAST)
     return Limits(
-        ceilings=Ceilings(sound) if sound else None,
+        ceilings=ceilings,
         cpus=machine.cpu.effective_cpus,
         core_flops=per_cycle * _FASTEST_CLOCK,
         cache_bytes=machine.cpu.last_level_cache_bytes or 0,
@@ -303,7 +323,7 @@ def judged(
         status, reason = Status.PARITY_FAILED, agreement.reason
     if impossible:
         status = Status.IMPLAUSIBLE
-        reason = f"{impossible}; {reason}" if reason else impossible
+        reason = "; ".join(filter(None, (impossible, reason)))
     return launched.outcome(LaunchVerdict(status, one_line(reason), agreement))
 
 
@@ -361,8 +381,9 @@ def implausible(
     if computes:
         step = median_high(answer.step_seconds())
         # The least that a step must compute: of a mini-batch of unknown size, nothing.
-        fewer = _FEWER_OPERATIONS if network.family.kind == "convolutional" else 1.0
-        flops = network.family.flops(cell.batch_size or 0, cell.infers) / fewer
+        flops: float = network.family.flops(cell.batch_size or 0, cell.infers)
+        if network.family.kind == "convolutional":
+            flops /= _FEWER_OPERATIONS
         reasons += _cpu_time_differs(answer, outside)
         reasons += _check_differs(cell, answer, outside, step)
         reasons += _work_deferred(cell, network.family, outside)
@@ -396,9 +417,10 @@ def _cpus_of_others(outside: HostObservation) -> float:
     seconds = sum(turn.seconds for turn in outside.turns)
     if not seconds:
         return 0.0
-    busy = sum(turn.busy_seconds or 0.0 for turn in outside.turns)
-    own = sum(turn.cpu_seconds for turn in outside.turns)
-    return max(0.0, busy - own) / seconds
+    others = 0.0
+    for turn in outside.turns:
+        others += (turn.busy_seconds or 0.0) - turn.cpu_seconds
+    return max(0.0, others) / seconds
 
 
 def _quota_exceeded(cell: Cell, outside: HostObservation) -> Iterator[str]:
@@ -438,7 +460,9 @@ def _cpu_time_differs(answer: Answer, outside: HostObservation) -> Iterator[str]
     Hidden helpers and invented time contradict it.
     """
     seen = outside.timed_cpu_seconds
-    claimed = 0.0 if answer.threads is None else answer.threads.cpu_seconds
+    claimed = 0.0
+    if answer.threads is not None:
+        claimed = answer.threads.cpu_seconds
     if abs(claimed - seen) > _CLAIM_SHARE * max(claimed, seen) + _CLAIM_SECONDS:
         yield f"it reports {_text(claimed)} of CPU time, and the host saw {_text(seen)}"
 
@@ -487,7 +511,9 @@ def _work_deferred(cell: Cell, family: Family, outside: HostObservation) -> Iter
     allowed = outside.checks * (max(1, outside.check_rounds) + 1) * copying
     spent = outside.reset_cpu_seconds + outside.read_cpu_seconds
     waited = outside.reset_seconds + outside.read_seconds
-    too_long = spent > allowed if cell.on_cpu else waited > allowed + 2.0
+    too_long = waited > allowed + 2.0
+    if cell.on_cpu:
+        too_long = spent > allowed
     if too_long:
         yield (
             f"after the last timed step it was busy for {_text(max(spent, waited))} while weights "
@@ -554,8 +580,9 @@ def _beyond_cpu(
         weights = 0  # an embedding uses only some of its rows, and a sampling machine only reads
     # Weights that no cache holds are read forward, read and written by the update: three times
     # their bytes. Inference only reads them.
-    times = 1 if cell.infers else 3
-    moved = times * (weights - limits.cache_bytes)
+    moved = 3 * (weights - limits.cache_bytes)
+    if cell.infers:
+        moved = weights - limits.cache_bytes
     bandwidth = limits.bandwidth(threads)
     if bandwidth is None or weights < 4 * limits.cache_bytes:
         return

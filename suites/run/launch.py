@@ -107,7 +107,9 @@ class LaunchRunner:
     @cached_property
     def host(self) -> Host | None:
         """The machine as records know it."""
-        return None if self.machine is None else host_of(self.machine)
+        if self.machine is None:
+            return None
+        return host_of(self.machine)
 
     @cached_property
     def given_variables(self) -> dict[str, str]:
@@ -116,7 +118,9 @@ class LaunchRunner:
 
     @cached_property
     def _limits(self) -> Limits | None:
-        return None if self.machine is None else limits_of(self.machine, self.ceilings)
+        if self.machine is None:
+            return None
+        return limits_of(self.machine, self.ceilings)
 
     def attempt(
         self,
@@ -151,6 +155,9 @@ class LaunchRunner:
         if software:  # a launch that could not answer measured nothing
             software = launch.facts.added_to(software)
         software = self._facts_of_row(cell, source).added_to(software)
+        quota_cpus = None
+        if self.machine is not None:
+            quota_cpus = self.machine.cpu.quota_cpus
         return Record(
             run=self.run.id,
             suite=self.run.suite,
@@ -167,7 +174,7 @@ class LaunchRunner:
             attempt=attempt,
             side=planned.side,
             stage=self._stage(planned),
-            quota_cpus=None if self.machine is None else self.machine.cpu.quota_cpus,
+            quota_cpus=quota_cpus,
             telemetry=launch.telemetry,
             network=specification(network.family),
             variables=recorded(self.given_variables),
@@ -191,28 +198,34 @@ class LaunchRunner:
         digest = None
         if framework.external:  # dlbench's own adapters come with its version
             digest = adapter_digest(framework)
-        return HostFacts(
-            gpu=gpus[0] if gpus else None,
-            gpus=list(gpus) if len(gpus) > 1 else None,
-            feed=None if feed is None else feed.described,
+        facts = HostFacts(
             repeated_batch=launch.repeated_batch,
-            label_sets=launch.label_sets if launch.label_sets > 1 else None,
             cold_start=self.plan.cold_start or None,
-            text=None if text is None else text.described(),
             tunable=list(tunable),
             thread_setting=setting or None,
             adapter_digest=digest,
         )
+        if gpus:
+            facts = facts._replace(gpu=gpus[0])
+        if len(gpus) > 1:
+            facts = facts._replace(gpus=list(gpus))
+        if launch.label_sets > 1:
+            facts = facts._replace(label_sets=launch.label_sets)
+        if feed is not None:
+            facts = facts._replace(feed=feed.described)
+        if text is not None:
+            facts = facts._replace(text=text.described())
+        return facts
 
     def _facts_of_row(self, cell: Cell, source: BuildSource) -> HostFacts:
         """Return the default threads and the release date of a cell's row."""
         threads = None
         if cell.on_cpu:
             threads = self.default_threads.get((cell.framework, cell.mode, cell.tuning))
-        released = source.build.released
-        return HostFacts(
-            default_threads=threads, released=None if released is None else released.isoformat()
-        )
+        released = None
+        if source.build.released is not None:
+            released = source.build.released.isoformat()
+        return HostFacts(default_threads=threads, released=released)
 
     def _stage(self, planned: PlannedLaunch) -> str:
         if planned.profiled_steps:
@@ -231,7 +244,9 @@ class LaunchRunner:
     ) -> JudgedLaunch:
         """Launch a cell on its device and judge it."""
         cell = planned.cell
-        reason = "" if self.machine is None else too_large(self.plan, cell, self.machine)
+        reason = ""
+        if self.machine is not None:
+            reason = too_large(self.plan, cell, self.machine)
         if not reason:
             reason = skip if source.interpreter else source.reason
         gpus: tuple[devices.Device, ...] | str = ()
@@ -271,10 +286,6 @@ class LaunchRunner:
         cell = planned.cell
         framework = source.build.framework
         chosen = in_force(cell.tuning, tunable)
-        reference = self.reference(cell)
-        feed = self.feeds(cell)
-        text = self.text if protocol.curve_steps else None
-        weights = self.weights(cell)
         cache = folders.make_folder(folders.cache_directory(framework))
         settings = {
             **framework.launch_settings(cell.mode, chosen),
@@ -288,24 +299,37 @@ class LaunchRunner:
             cpus=self._cpus(cell, framework, chosen),
             adapter_directory=framework.outside,
             gpu=uuids,
-            repeated_batch=None if reference is None else reference.repeated_batch,
-            label_sets=1 if reference is None else reference.label_sets,
             network=to_data(self.plan.network_of(cell)),
-            weights=None if weights is None else str(weights),
-            text=None if text is None else str(text.file()),
-            feed=None if feed is None else str(feed.folder),
             helpers=framework.helpers,
             in_turns=member is not None,
             profiled_steps=planned.profiled_steps,
             profiled_seconds=planned.profiled_seconds,
         )
+        reference = self.reference(cell)
+        reference_path = None
+        if reference is not None:
+            reference_path = reference.path
+            launch = launch._replace(
+                repeated_batch=reference.repeated_batch, label_sets=reference.label_sets
+            )
+        weights = self.weights(cell)
+        if weights is not None:
+            launch = launch._replace(weights=str(weights))
+        feed = self.feeds(cell)
+        if feed is not None:
+            launch = launch._replace(feed=str(feed.folder))
+        text = None
+        if protocol.curve_steps:
+            text = self.text
+        if text is not None:
+            launch = launch._replace(text=str(text.file()))
         request = LaunchRequest(
             launch,
             source.interpreter,
             self._variables(cell, source, chosen, cache, uuids),
             self.plan.cell_seconds,
             self.guest,
-            None if reference is None else reference.path,
+            reference_path,
             framework.computes,
             self.first_losses.get(losses_key(framework.name, cell, self.losses_by_row)),
             member=member,
@@ -329,16 +353,12 @@ class LaunchRunner:
         These are the ones that a record keeps.
         """
         now = probe_gpus(self.nvml)
+        planned = now
+        if self.machine:
+            planned = self.machine.gpus
         named = dict.fromkeys(other.device for other in self.plan.cells if not other.on_cpu)
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        gpus = devices.locate(
-            cell.device,
-            self.machine.gpus if self.machine else now,
-            now,
-            cell.world_size,
-            tuple(named),
-            visible,
-        )
+        gpus = devices.locate(cell.device, planned, now, cell.world_size, tuple(named), visible)
         if isinstance(gpus, str):
             return gpus, []
         return gpus, [gpu.identity(now.driver_version) for gpu in gpus]
@@ -354,9 +374,10 @@ class LaunchRunner:
                 return self._launch(instance, None, look)
 
             return run_instances(request, launch, tick)
-        sampler = None if gpu is None else GpuSampler(gpu, self.nvml, own=belongs_to_launch)
+        sampler = None
         telemetry: dict[str, Any] | None = None
-        if sampler is not None:
+        if gpu is not None:
+            sampler = GpuSampler(gpu, self.nvml, own=belongs_to_launch)
             sampler.start()
         try:
             launched = self._launch_with_cache(request, tick)
@@ -412,7 +433,9 @@ class LaunchRunner:
             return list(node_mask(self.machine.cpu))
         workers = cell.world_size * cell.instances
         needed = cell.all_threads + framework.helpers * cell.instances
-        mask = None if self.machine is None else bound_mask(self.machine.cpu, needed, workers)
+        mask = None
+        if self.machine is not None:
+            mask = bound_mask(self.machine.cpu, needed, workers)
         if mask is None:
             raise UsageError(
                 f"{needed} threads cannot be bound to as many CPUs on this machine: this process "
@@ -450,9 +473,9 @@ def run_attempts(
             records = [calls[0](tick)]
         else:
             members = _members(runners, launches, protocol_of(launches[0].cell), attempt)
-            in_turns = [
-                partial(call, member=member) for call, member in zip(calls, members, strict=True)
-            ]
+            in_turns = []
+            for call, member in zip(calls, members, strict=True):
+                in_turns.append(partial(call, member=member))
             records = run_together(in_turns, members[0].turns, tick)
             group = secrets.token_hex(4)
             records = [replace(record, group=group) for record in records]
@@ -472,13 +495,21 @@ def _members(
     plan = runners[first.side].plan
     machine = runners[first.side].machine
     seed = f"{plan.seed}:{first.block}:{attempt}:{first.cell!r}"
-    cells = [launch.cell for launch in launches]
-    frameworks = {plan.row_of(cell).build.framework.name for cell in cells}
-    work = {axes.without(cell, "framework") for cell in cells}
+    cells = []
+    frameworks = set()
+    work = set()
+    for launch in launches:
+        cells.append(launch.cell)
+        frameworks.add(plan.row_of(launch.cell).build.framework.name)
+        work.add(axes.without(launch.cell, "framework"))
     alike = len(frameworks) == 1 and len(work) == 1
     rounds = rounds_of(protocol, alike, any(cell.cpu_quota for cell in cells))
-    cpus = 1 if machine is None else machine.cpu.effective_cpus
-    needed = len(launches) if len(set(cells)) == 1 else 1
+    cpus = 1
+    if machine is not None:
+        cpus = machine.cpu.effective_cpus
+    needed = 1
+    if len(set(cells)) == 1:
+        needed = len(launches)
     turns = Turns(len(launches), seed, rounds, needed, cpus, cells)
     members = []
     for number, launch in enumerate(launches):

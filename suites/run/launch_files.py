@@ -73,8 +73,9 @@ def prepare_feeds(plan: Plan, machine: Machine, report: Say) -> Callable[[Cell],
 
     def key(cell: Cell) -> tuple[Network, int] | None:
         network = plan.network_of(cell)
-        used = cell.placement in FED and network.family.specified and network.family.trains
-        return (network, cell.known_batch_size) if used else None
+        if cell.placement in FED and network.family.specified and network.family.trains:
+            return network, cell.known_batch_size
+        return None
 
     def make(wanted: tuple[Network, int]) -> FeedFiles | None:
         network, batch_size = wanted
@@ -103,7 +104,9 @@ def _prepare_each(
 
     def files_of(cell: Cell) -> Made | None:
         wanted = key(cell)
-        return None if wanted is None else made.get(wanted)
+        if wanted is None:
+            return None
+        return made.get(wanted)
 
     return files_of
 
@@ -158,7 +161,7 @@ def checked_feeds(network: Network, batch_size: int, report: Say) -> FeedFiles |
 
 def _check_files(
     network: Network,
-    what: str,
+    noun: str,
     size: int,
     files: Callable[[Path], Iterable[tuple[Path, Parts]]],
     otherwise: str,
@@ -181,16 +184,13 @@ def _check_files(
                 elif not drawing:
                     drawing = True
                     report(
-                        f"drawing {what} of {network.name}, once: {size / folders.MEGABYTE:.1f} MB "
+                        f"drawing {noun} of {network.name}, once: {size / folders.MEGABYTE:.1f} MB "
                         f"in {directory}"
                     )
                 _write(path, parts)
     except OSError as error:
-        report(
-            f"{what} of {network.name} cannot be stored in {directory} "
-            f"({error.strerror or error}): "
-            f"{otherwise}"
-        )
+        reason = error.strerror or error
+        report(f"{noun} of {network.name} cannot be stored in {directory} ({reason}): {otherwise}")
         return None
     return directory
 

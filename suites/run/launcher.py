@@ -59,6 +59,7 @@ from dlbench.reports.results.outcome import (
     LaunchVerdict,
     Outcome,
     QuotaUse,
+    TurnObservation,
 )
 from dlbench.reports.results.safe_text import one_line
 
@@ -144,14 +145,16 @@ class Launched:
     def outcome(self, verdict: LaunchVerdict | None = None) -> Outcome:
         """Return the outcome with the judge's verdict. None: it is not judged."""
         status, reason, parity = verdict or self.verdict
-        phases = {} if self.started is None else {"start": self.started}
+        phases = {}
+        if self.started is not None:
+            phases["start"] = self.started
         if self.answer is None:
             return Outcome(status, reason, parity, phases=phases)
-        answered = self.answer._asdict()
-        kept = {name: answered[name] for name in _KEPT_OF_ANSWER}
-        kept["software"] = {
-            key: fact for key, fact in self.answer.software.items() if key not in HostFacts._fields
-        }
+        kept = {name: getattr(self.answer, name) for name in _KEPT_OF_ANSWER}
+        software = dict(self.answer.software)
+        for name in HostFacts._fields:
+            software.pop(name, None)
+        kept["software"] = software
         # A guest cannot say when its own process was started.
         kept["phases"] = {**phases, **self.answer.phases, **phases}
         return Outcome(
@@ -335,7 +338,17 @@ class LaunchMonitor:
         """Return the observation, or None where the timed samples or the check never ended."""
         if END not in self._spent or self.wrong or (self._asked and self._expected):
             return None
-        steps, rounds = self._check if self._asked else (0, 0)
+        steps, rounds = 0, 0
+        if self._asked:
+            steps, rounds = self._check
+        quota_use = None
+        if len(self._quota) == 2:
+            quota_use = quota.used_between(*self._quota)
+        turns: list[TurnObservation] = []
+        stopped_cpu_seconds = 0.0
+        if self.turns is not None:
+            turns = self.turns.observed
+            stopped_cpu_seconds = self.turns.stopped_cpu_seconds
         seconds, cpu_seconds, waiting = self._spent[END]
         reset_seconds, reset_cpu_seconds, _ = self._spent.get(RESET, _NOTHING)
         steps_seconds, steps_cpu_seconds, _ = self._spent.get(STEPS, _NOTHING)
@@ -354,9 +367,9 @@ class LaunchMonitor:
             timed_waiting_seconds=waiting,
             checks=self._checks,
             energy=self._energy(seconds),
-            quota=quota.used_between(*self._quota) if len(self._quota) == 2 else None,
-            turns=[] if self.turns is None else self.turns.observed,
-            stopped_cpu_seconds=0.0 if self.turns is None else self.turns.stopped_cpu_seconds,
+            quota=quota_use,
+            turns=turns,
+            stopped_cpu_seconds=stopped_cpu_seconds,
         )
 
     def _energy(self, seconds: float) -> CpuEnergy:
@@ -367,7 +380,8 @@ class LaunchMonitor:
         return CpuEnergy(*self._counters.spent(self._energy_parts, seconds))
 
     def _mark(self, words: str) -> None:
-        if words.startswith(END if self.turns is None else TURN):
+        closing = END if self.turns is None else TURN
+        if words.startswith(closing):
             self._energy_parts.append((self._energy_before, self._counters.read()))
         now = (time.monotonic(), *used_and_awaited(self._supervisor))
         word, _, number = words.partition(" ")
@@ -375,17 +389,19 @@ class LaunchMonitor:
         if word == PROFILE and self._may_profile():
             self._expected = [PROFILE]
         if not self._expected or word != self._expected[0] or counts != number.isdecimal():
-            awaited = f"{self._expected[0]!r}" if self._expected else "nothing more"
+            awaited = "nothing more"
+            if self._expected:
+                awaited = repr(self._expected[0])
             self.wrong = f"it sent {words[:40]!r}, expected {awaited}"
             return
         self._expected.pop(0)
-        self._add(END if word == TURN else word, now)
+        self._add(word, now)
         if self._control_group is not None and word in (BEGIN, END):
             self._quota.append(self._control_group.use())
         if word == WARM_UP:
             self._expected = [BEGIN]
         if word == BEGIN:
-            self._expected = [END if self.turns is None else TURN]
+            self._expected = [closing]
         answer = b"{}\n"
         if word == END:
             self.timed_steps = int(number[:18])
@@ -419,7 +435,9 @@ class LaunchMonitor:
                 self.wrong = f"it timed {number[:18]} samples in a turn of another length"
                 return
             self.held_seconds += time.monotonic() - now[0]
-            self._expected = [TURN if self.turns.in_turn else END]
+            self._expected = [END]
+            if self.turns.in_turn:
+                self._expected = [TURN]
             answer = self.turns.order()
             now = (now[0], *used_and_awaited(self._supervisor))
         if word in (BEGIN, TURN):
@@ -439,7 +457,12 @@ class LaunchMonitor:
         return self._profiled and END in self._spent and not (self._asked and self._expected)
 
     def _add(self, word: str, now: tuple[float, float, float]) -> None:
-        """Add the time since the last mark to the time that leads to this kind of mark."""
+        """Add the time since the last mark to the time that leads to this kind of mark.
+
+        The time of turns is that of the timed steps.
+        """
+        if word == TURN:
+            word = END
         spent = self._spent.get(word, _NOTHING)
         since = [max(0.0, after - before) for after, before in zip(now, self._last, strict=True)]
         self._spent[word] = (spent[0] + since[0], spent[1] + since[1], spent[2] + since[2])
@@ -447,7 +470,9 @@ class LaunchMonitor:
     @property
     def slice_seconds(self) -> float:
         """The seconds that are left of the slice that runs, or infinity outside of turns."""
-        return math.inf if self.turns is None else self.turns.slice_seconds
+        if self.turns is None:
+            return math.inf
+        return self.turns.slice_seconds
 
     def pause_at_the_end_of_a_slice(self) -> None:
         """Stop the launch until the others of its round had their slice, if its own is over."""
@@ -485,8 +510,10 @@ class LaunchMonitor:
         step_seconds = self._step_seconds()
         shortest, longest = min(self._check_steps), max(self._check_steps)
         if step_seconds > _LONG_STEP:
-            steps = longest if self._chance.random() < _SELDOM else shortest
             rounds = 1
+            steps = shortest
+            if self._chance.random() < _SELDOM:
+                steps = longest
         else:
             steps = self._chance.choice(self._check_steps)
             enough = int(_ENOUGH_SECONDS / max(steps * step_seconds, 1e-6)) + 1
@@ -588,7 +615,12 @@ def _start(
     Raises NoQuotaError where it cannot be put into its control group.
     """
     supervisor = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(line)]
-    supervisor.append("shown" if request.shown else "dropped")
+    output = None
+    if request.shown:
+        supervisor.append("shown")
+    else:
+        supervisor.append("dropped")
+        output = subprocess.DEVNULL
     # An isolated interpreter (-I) would ignore PYTHONPATH and the like. Without -I it leaves out
     # the user's packages.
     isolated = not any(name.startswith("PYTHON") for name in request.variables)
@@ -611,7 +643,7 @@ def _start(
             child = subprocess.Popen(
                 supervisor + command,
                 stdin=supervisor_end.fileno(),
-                stdout=None if request.shown else subprocess.DEVNULL,
+                stdout=output,
                 stderr=subprocess.PIPE,
                 env={**os.environ, LAUNCH_MARK: str(directory)},
                 cwd=directory,
@@ -730,8 +762,9 @@ def _news(
             selector.register(monitor.line, selectors.EVENT_READ)
 
         def wait(seconds: float) -> None:
-            most = seconds if descriptor >= 0 else min(seconds, _POLL_SECONDS)
-            for key, _ in selector.select(most):
+            if descriptor < 0:
+                seconds = min(seconds, _POLL_SECONDS)
+            for key, _ in selector.select(seconds):
                 if key.fileobj is monitor.line and not monitor.listen():
                     selector.unregister(monitor.line)
 
@@ -758,7 +791,9 @@ def launched_of(
     meanwhile.
     """
     status, reason = ended or (None, "")
-    phase = read_phase(directory)[0] if ended else ""
+    phase = ""
+    if ended:
+        phase, _ = read_phase(directory)
     # Then the measurement was on disk already: a later failure does not lose it.
     measured = status is Status.TIMED_OUT and (phase == PROFILE or phase.startswith(TRAINING))
     if status is not None and not measured:
@@ -790,7 +825,9 @@ def _observed(verdict: LaunchVerdict, answer: Answer, monitor: LaunchMonitor) ->
     outside = monitor.observation()
     if outside is None:
         return _unbelievable(monitor.wrong or "it came without the requested parity check")
-    turns = [] if monitor.turns is None else monitor.turns.samples
+    turns: list[int] = []
+    if monitor.turns is not None:
+        turns = monitor.turns.samples
     if answer.turns != turns:
         return _unbelievable(
             "its outcome and its messages have different numbers of samples in turns"
@@ -815,15 +852,19 @@ def _unbelievable(reason: str) -> Launched:
 def _verdict_without_answer(code: int, stderr: str, oom_kills: int) -> LaunchVerdict:
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     end = one_line(" | ".join(lines[-_LAST_LINES:])[-600:])
-    tail = f"; end of stderr: {end}" if end else ""
+    tail = ""
+    if end:
+        tail = f"; end of stderr: {end}"
     if code == -signal.SIGKILL and oom_kills > 0:
         return LaunchVerdict(
             Status.OUT_OF_MEMORY,
             "killed by the kernel: the machine or its cgroup ran out of memory",
         )
     if code < 0:
-        numbers = {number.value: number.name for number in signal.Signals}
-        name = numbers.get(-code, "unknown")
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = "unknown"
         return LaunchVerdict(Status.CRASHED, f"ended by signal {-code} ({name}){tail}")
     return LaunchVerdict(Status.CRASHED, f"exit code {code}, no answer{tail}")
 

@@ -76,7 +76,11 @@ def new_run(
     """
     from dlbench.reports.results.verdict import chosen
 
+    rule_values = {}
+    if rule is not None:
+        rule_values = chosen(rule)
     now = datetime.now(UTC)
+    facts = gather_facts(variables=os.environ, passed_on=guest_environment(plan.variables))
     return Run(
         id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
         suite=plan.suite,
@@ -92,12 +96,10 @@ def new_run(
         seed=plan.seed,
         purpose=purpose,
         sides=dict(sides),
-        rule={} if rule is None else chosen(rule),
+        rule=rule_values,
         node=node,
         variables=recorded(plan.variables),
-        doctor=faults(
-            gather_facts(variables=os.environ, passed_on=guest_environment(plan.variables))
-        ),
+        doctor=faults(facts),
     )
 
 
@@ -107,12 +109,15 @@ def ensure_ceilings(plan: Plan, store: "Store", machine: Machine, report: Say) -
     on_cpu = {cell.all_threads or cpus for cell in plan.cells if cell.on_cpu}
     if not on_cpu or not plan.computes:
         return
-    stored = store.ceilings(machine.fingerprint)
-    kept = list(Ceilings.from_dict(stored).measured) if stored else []
     # More threads than CPUs cannot raise a ceiling, and the ceiling at p is the highest at any p'
     # <= p.
-    wanted = {min(threads, cpus) for threads in on_cpu} | {1}
-    missing = wanted - {ceiling.threads for ceiling in kept}
+    missing = {1, *(min(threads, cpus) for threads in on_cpu)}
+    kept = []
+    stored = store.ceilings(machine.fingerprint)
+    if stored:
+        kept = list(Ceilings.from_dict(stored).measured)
+    for ceiling in kept:
+        missing.discard(ceiling.threads)
     if not missing:
         return
     counts = ", ".join(map(str, sorted(missing)))
@@ -222,7 +227,9 @@ def reference_key(network: Network, cell: Cell) -> ReferenceKey:
     if cell.infers:
         examples = batch_size if fed else CHECKED_EXAMPLES
         return ReferenceKey(network, examples, inference=True, fed=fed)
-    equal_parts = workers if cell.local_steps else parts(network, batch_size, workers)
+    equal_parts = workers
+    if not cell.local_steps:
+        equal_parts = parts(network, batch_size, workers)
     return ReferenceKey(network, batch_size, equal_parts, cell.local_steps, fed=fed)
 
 
@@ -233,7 +240,9 @@ def parts(network: Network, batch_size: int, world_size: int) -> int:
     normalisation, whose means and variances are those of a part. They match the whole only if the
     parts are equal.
     """
-    return world_size if network.family.normalises and batch_size % world_size == 0 else 1
+    if network.family.normalises and batch_size % world_size == 0:
+        return world_size
+    return 1
 
 
 def fitting(wanted: ReferenceKey, on_cpu: bool, report: Say, threads: int = 1) -> Reference | None:
@@ -248,7 +257,9 @@ def fitting(wanted: ReferenceKey, on_cpu: bool, report: Say, threads: int = 1) -
     network, batch_size, equal_parts, local_steps, inference, fed = wanted
     if local_steps or inference or fed:
         path = ensure(wanted, report, threads)
-        return None if path is None else Reference(path)
+        if path is None:
+            return None
+        return Reference(path)
     size = _size_to_compute(wanted, on_cpu)
     path = ensure(wanted._replace(batch_size=size), report, threads)
     if path is None:
@@ -276,14 +287,16 @@ def _size_to_compute(wanted: ReferenceKey, on_cpu: bool) -> int:
     part = wanted.batch_size // wanted.parts
     sizes = [size for size in range(1, part + 1) if part % size == 0]
     few = 1 if network.family.trains else _FEW_EXAMPLES
-    at_hand = [size for size in sizes if size >= few and find(wanted._replace(batch_size=size))]
-    if at_hand:
-        return at_hand[-1]
+    for size in reversed(sizes):
+        if size >= few and find(wanted._replace(batch_size=size)):
+            return size
     if wanted.parts == 1 and affordable:
         return wanted.batch_size
     # A step is as right with few examples, and there may be any number of workers.
-    enough = [size for size in sizes if size >= _FEW_EXAMPLES and _computable(network, size)]
-    return min(enough, default=part)
+    for size in sizes:
+        if size >= _FEW_EXAMPLES and _computable(network, size):
+            return size
+    return part
 
 
 def _computable(network: Network, batch_size: int) -> bool:
@@ -327,7 +340,9 @@ def stem_of(wanted: ReferenceKey) -> str:
         stem += f"-w{equal_parts}-h{local_steps}"
     elif equal_parts > 1:
         stem += f"-l{equal_parts}"
-    return f"{stem}-fed" if fed else stem
+    if fed:
+        stem += "-fed"
+    return stem
 
 
 def ensure(wanted: ReferenceKey, report: Say, threads: int = 1) -> Path | None:
@@ -383,13 +398,12 @@ def prepare_references(
     def has_reference(cell: Cell) -> bool:
         return cell.sync != ASYNC and plan.network_of(cell).family.specified
 
-    cells = [
-        cell
-        for cell in plan.cells
-        if has_reference(cell)
-        and plan.row_of(cell).build.framework.computes
-        and not too_large(plan, cell, machine)
-    ]
+    cells = []
+    for cell in plan.cells:
+        if not has_reference(cell) or not plan.row_of(cell).build.framework.computes:
+            continue
+        if not too_large(plan, cell, machine):
+            cells.append(cell)
     cores = capacity(machine).cores
     prepared: dict[tuple[ReferenceKey, bool], Reference | None] = {}
     # The cells on the CPU come first: references computed for them then serve the GPU too.

@@ -41,8 +41,8 @@ def private_anywhere(value: Any) -> Any:
 
     It consists of plain JSON types, or of tuples of the launch's contract.
     """
-    if isinstance(value, str):
-        return value if isinstance(value, Enum) else private(value)
+    if isinstance(value, str) and not isinstance(value, Enum):
+        return private(value)
     if isinstance(value, Mapping):
         return {key: _private_entry(key, content) for key, content in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -54,7 +54,9 @@ def private_anywhere(value: Any) -> Any:
 
 def private_value(name: str, value: str) -> str:
     """Return the value of an environment variable as a record keeps it."""
-    return "***" if is_secret(name) else private(value)
+    if is_secret(name):
+        return "***"
+    return private(value)
 
 
 def recorded(variables: Mapping[str, str]) -> dict[str, str]:
@@ -66,10 +68,12 @@ def _private_entry(key: str, value: Any) -> Any:
     """Return the value of a key, which for "variables" are environment variables by name."""
     if key != "variables" or not isinstance(value, Mapping):
         return private_anywhere(value)
-    return {
-        name: private_value(name, content) if isinstance(content, str) else content
-        for name, content in value.items()
-    }
+    variables = {}
+    for name, content in value.items():
+        if isinstance(content, str):
+            content = private_value(name, content)
+        variables[name] = content
+    return variables
 
 
 @cache

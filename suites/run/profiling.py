@@ -59,8 +59,9 @@ def runners(
 ) -> dict[str, LaunchRunner]:
     """Return the runner of the profiled launches of each side, by its name."""
     feeds = launch_files.prepare_feeds(plan, machine, say)
-    return {
-        side.name: LaunchRunner(
+    by_side = {}
+    for side in sides:
+        by_side[side.name] = LaunchRunner(
             plan,
             run,
             launch_process,
@@ -71,8 +72,7 @@ def runners(
             variables=side.variables,
             guest=side.guest,
         )
-        for side in sides
-    }
+    return by_side
 
 
 def reference_at_hand(plan: Plan) -> Callable[[Cell], Reference | None]:
@@ -85,7 +85,9 @@ def reference_at_hand(plan: Plan) -> Callable[[Cell], Reference | None]:
         if not cell.local_steps:
             wanted = wanted._replace(parts=1)
         path = preparation.find(wanted)
-        return None if path is None else Reference(path)
+        if path is None:
+            return None
+        return Reference(path)
 
     return reference
 
@@ -122,10 +124,16 @@ def _pair(
     in_turns = not turns.refusal(cell) and plan.row_of(cell).build.framework.computes
     sides = [BASELINE, CANDIDATE]
     random.Random(f"profiles:{plan.seed}:{block}:{cell!r}").shuffle(sides)
-    seconds = 0.0 if steps else SECONDS
-    launches = tuple(
-        PlannedLaunch(cell, block, side, in_turns, steps or FEWEST_STEPS, seconds) for side in sides
-    )
+    seconds = 0.0
+    if not steps:
+        steps = FEWEST_STEPS
+        seconds = SECONDS
+    launches = []
+    for side in sides:
+        launches.append(PlannedLaunch(cell, block, side, in_turns, steps, seconds))
+    groups: list[tuple[PlannedLaunch, ...]] = [(launch,) for launch in launches]
+    if in_turns:
+        groups = [tuple(launches)]
     with StatusLine(err) as status:
 
         def tick(directory: Path) -> None:
@@ -135,7 +143,6 @@ def _pair(
                 f"{phase}"
             )
 
-        groups = [launches] if in_turns else [(launch,) for launch in launches]
         for group in groups:
             for records in run_attempts(by_side, group, plan.protocol_of, tick=tick):
                 yield from records

@@ -36,7 +36,7 @@ from dlbench.reports.results.storage.store import Store
 
 from ..display.numbers import in_words
 from ..errors import FrameworkEnvironmentError, UsageError
-from ..planning.devices import CPU, present
+from ..planning.devices import present
 
 _SHARED = ("/run/lock", "/tmp", "/var/tmp")  # the same for all users, whatever TMPDIR says
 _NAME = "dlbench-measuring.lock"
@@ -204,11 +204,10 @@ def judge_reading(reading: Reading, record: Sequence[Reading] = ()) -> tuple[str
     only beyond the sentinel's own spread on this machine.
     """
     reasons = [*unquiet_reasons(reading)]
-    calm = [
-        earlier
-        for earlier in record
-        if earlier.method == reading.method and not unquiet_reasons(earlier)
-    ]
+    calm = []
+    for earlier in record:
+        if earlier.method == reading.method and not unquiet_reasons(earlier):
+            calm.append(earlier)
     calm = calm[-RECORD_LENGTH:]
     if len(calm) < ENOUGH_READINGS:
         return tuple(reasons)
@@ -280,12 +279,16 @@ class QuietWait:
         waited = self.clock() - began
         _, reasons = readings[-1]
         if reasons:
-            after = f", waited {waited:.0f} s" if waited >= _WORTH_SAYING else ""
+            cause = reasons[0]
             other = other_dlbench()
-            named = f", among them another {other}" if other else ""
+            if other:
+                cause += f", among them another {other}"
+            after = ""
+            if waited >= _WORTH_SAYING:
+                after = f", waited {waited:.0f} s"
             self.report(
-                f"block {block + 1}: other programs are busy ({reasons[0]}{named}){after}, "
-                "measuring anyway: disturbed launches will be marked"
+                f"block {block + 1}: other programs are busy ({cause}){after}, measuring anyway: "
+                "disturbed launches will be marked"
             )
         elif waited >= _WORTH_SAYING:
             self.report(f"block {block + 1}: waited {waited:.0f} s until other programs were quiet")
@@ -293,7 +296,9 @@ class QuietWait:
     def after(self, block: int) -> None:
         """Take a reading without waiting."""
         readings = self._take_until_quiet(0.0)
-        self._just_seen = readings[-1] if readings else None
+        self._just_seen = None
+        if readings:
+            self._just_seen = readings[-1]
         self._keep(block, "after", readings)
 
     def before_repeat(self) -> bool:
@@ -302,12 +307,16 @@ class QuietWait:
         return bool(readings) and not readings[-1][1]
 
     def _wait(self, seconds_left: float | None) -> list[JudgedReading]:
-        patience = 0.0 if self._vain >= GIVE_UPS else PATIENCE_SECONDS * 0.5**self._vain
+        patience = 0.0
+        if self._vain < GIVE_UPS:
+            patience = PATIENCE_SECONDS * 0.5**self._vain
         if seconds_left is not None:
             patience = max(0.0, min(patience, seconds_left))
         readings = self._take_until_quiet(patience)
-        in_vain = bool(readings) and bool(readings[-1][1])
-        self._vain = self._vain + 1 if in_vain else 0
+        if readings and readings[-1][1]:
+            self._vain += 1
+        else:
+            self._vain = 0
         return readings
 
     def _take_until_quiet(self, patience: float) -> list[JudgedReading]:
@@ -347,22 +356,27 @@ def busy_gpus(cells: Iterable[Cell], gpus: Gpus, nvml: object = None) -> list[st
     checked then. Launches on a GPU in use are measured anyway, and marked: the other process may
     use any part of it at any time.
     """
-    used = {cell.device for cell in cells} - {CPU}
-    several = any(cell.world_size > 1 and not cell.on_cpu for cell in cells)
+    used = set()
+    several = False
+    for cell in cells:
+        if not cell.on_cpu:
+            used.add(cell.device)
+            several = several or cell.world_size > 1
     wanted = [device for device in present(gpus) if device.name in used or several]
     if not wanted:
         return []
     counts = computing(nvml)
     lines = []
     for device in wanted:
-        count = 0 if device.uuid is None else counts.get(device.uuid, 0)
-        if count:
-            others = (
-                "1 other process computes" if count == 1 else f"{count} other processes compute"
-            )
-            lines.append(
-                f"{device.words}: {others} on it now; launches that share it are marked (~)"
-            )
+        count = 0
+        if device.uuid is not None:
+            count = counts.get(device.uuid, 0)
+        if not count:
+            continue
+        others = "1 other process computes"
+        if count > 1:
+            others = f"{count} other processes compute"
+        lines.append(f"{device.words}: {others} on it now; launches that share it are marked (~)")
     if len(lines) == len(wanted):
         lines.append(
             "every GPU of this run is in use: end those processes, or name other GPUs with "

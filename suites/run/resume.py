@@ -33,7 +33,10 @@ def unfinished(store: Store, plan: Plan, machine: Machine, purpose: str) -> Run:
     Raises UsageError if no run is unfinished, or only runs of other plans are.
     """
     runs = _unfinished_runs(store, plan, machine, purpose)
-    return _same_run(plan, runs) or _refuse(plan, runs[-1])
+    run = _same_run(plan, runs)
+    if run is None:
+        _refuse(plan, runs[-1])
+    return run
 
 
 def _runs_of_suite(
@@ -45,10 +48,13 @@ def _runs_of_suite(
     fingerprint.
     """
     wanted = plan.suite, machine.fingerprint, purpose
-    runs = [run for run in store.runs() if (run.suite, run.machine, run.purpose) == wanted]
-    if of_fleet is None:
-        return [run for run in runs if run.node is None]
-    return [run for run in runs if run.id == of_fleet]
+    runs = []
+    for run in store.runs():
+        if (run.suite, run.machine, run.purpose) != wanted:
+            continue
+        if run.id == of_fleet or (of_fleet is None and run.node is None):
+            runs.append(run)
+    return runs
 
 
 _NOUNS = {"suite": "run", SEARCHING: "search", BISECTING: "bisection", RELEASES: "run of releases"}
@@ -89,16 +95,17 @@ def resume(
     else:
         run = _same_run(plan, open_runs) or _extended_run(plan, runs)
     newest = run or _unfinished_runs(store, plan, machine, purpose)[-1]
-    wanted = list(dict.fromkeys(f"{cell.framework}:{cell.mode}" for cell in newest.plan))
+    names_of_rows = [f"{cell.framework}:{cell.mode}" for cell in newest.plan]
     try:
-        planned_rows = rows(wanted, list(chosen.builds))
+        planned_rows = rows(list(dict.fromkeys(names_of_rows)), list(chosen.builds))
     except UsageError as error:
         option = _missing_option(newest, chosen.builds)
         raise UsageError(
             f"The unfinished run needs a build that is missing: {error} Give its {option} again."
         ) from error
+    frameworks = {row.build.framework.name for row in planned_rows}
     for name in chosen.joining:
-        if name not in {row.build.framework.name for row in planned_rows}:
+        if name not in frameworks:
             raise UsageError(
                 f"The unfinished run has no row of {name}, and a resumed run cannot get new rows. "
                 f"Leave out --adapter {name}=..., or leave out --resume to start a new run."
@@ -111,11 +118,15 @@ def resume(
 
 def _missing_option(run: Run, builds: tuple[Build, ...]) -> str:
     """Return the option that gave the first row of the run that is missing on this machine."""
-    present = {*offered(), *(build.name for build in builds)}
-    adapters = (cell.adapter for cell in run.plan if cell.framework not in present)
-    adapter = next(adapters, "")
+    present = set(offered())
+    present.update(build.name for build in builds)
     own_adapters = {framework.folder for framework in catalogue().values()}
-    return "--python" if adapter == "" or adapter in own_adapters else "--adapter"
+    for cell in run.plan:
+        if cell.framework not in present:
+            if cell.adapter and cell.adapter not in own_adapters:
+                return "--adapter"
+            return "--python"
+    return "--python"
 
 
 def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
@@ -131,7 +142,9 @@ def check_same_builds(plan: Plan, records: Iterable[Record]) -> None:
     for build in plan.builds:
         if build.name in record_by_build:
             _check_same_build(build, record_by_build[build.name], plan.variables)
-    frameworks = {(row.build.name, row.mode): row.build.framework for row in plan.rows}
+    frameworks = {}
+    for row in plan.rows:
+        frameworks[row.build.name, row.mode] = row.build.framework
     for record in launched:
         framework = frameworks.get((record.cell.framework, record.cell.mode))
         if framework is not None:
@@ -152,11 +165,17 @@ def _check_same_build(build: Build, record: Record, variables: Mapping[str, str]
             "code has changed. Put it back, or leave out --resume to start a new run."
         )
     interpreter = build.interpreter or environment.locate(build.framework).interpreter
-    inspection = environment.look_into(build, interpreter) if interpreter else None
-    built = digests.build_digest(inspection) if inspection else ""
+    name = ""
+    built = ""
+    if interpreter:
+        inspection = environment.look_into(build, interpreter)
+        name = inspection.name
+        built = digests.build_digest(inspection)
     digest = digests.add_variables(built, variables)
     if digest != record.environment:
-        now = f"{inspection.name}, environment {digest}" if inspection else "not built"
+        now = "not built"
+        if built:
+            now = f"{name}, environment {digest}"
         if variables:
             now += f" (with {', '.join(variables)} as given by --env)"
         raise UsageError(
@@ -183,8 +202,10 @@ def check_same_text(text: Text | None, records: Iterable[Record]) -> None:
     """Refuse another text than the one the run's launches were trained on. Raises UsageError."""
     for record in records:
         then = record.outcome.facts.text
-        digest = then.get("digest") if isinstance(then, dict) else None
-        if digest is not None and (text is None or digest != text.digest):
+        if not isinstance(then, dict) or then.get("digest") is None:
+            continue
+        digest = then["digest"]
+        if text is None or digest != text.digest:
             raise UsageError(
                 f"The unfinished run trains on another text ({digest}). Give its --corpus again, "
                 "or leave out --resume to start a new run."
@@ -202,10 +223,13 @@ def check_same_settings(plan: Plan, record: Record, framework: Framework) -> Non
         return
     now = framework.tunable(cell.mode, cell.device, plan.network_of(cell).family.name, cell.task)
     if list(then) != list(now):
-        had = f"with the settings {', '.join(then)}" if then else "without settings"
+        had = "without settings"
+        if then:
+            had = f"with the settings {', '.join(then)}"
+        has = ", ".join(now) or "none"
         raise UsageError(
-            f"The unfinished run measured {cell.framework} {had}; it has "
-            f"{', '.join(now) or 'none'} now. Leave out --resume to start a new run."
+            f"The unfinished run measured {cell.framework} {had}; it has {has} now. Leave out "
+            "--resume to start a new run."
         )
 
 
@@ -230,16 +254,20 @@ def _extended_run(plan: Plan, runs: Sequence[Run]) -> Run | None:
 
 def _same_run(plan: Plan, runs: Sequence[Run]) -> Run | None:
     """Return the newest of these unfinished runs (oldest first) that has this plan."""
-    return next((run for run in reversed(runs) if not differences(plan, run)), None)
+    for run in reversed(runs):
+        if not differences(plan, run):
+            return run
+    return None
 
 
 def _refuse(plan: Plan, run: Run) -> NoReturn:
     texts = differences(plan, run)
-    more = f"; {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    shown = texts[:_SHOWN]
+    if len(texts) > _SHOWN:
+        shown.append(f"{len(texts) - _SHOWN} more")
     raise UsageError(
-        f"The unfinished run {run.id} is not the one asked for now: "
-        f"{'; '.join(texts[:_SHOWN])}{more}. Give the options and the suite it began with, or "
-        "leave out --resume to start a new run."
+        f"The unfinished run {run.id} is not the one asked for now: {'; '.join(shown)}. Give the "
+        "options and the suite it began with, or leave out --resume to start a new run."
     )
 
 
@@ -269,15 +297,16 @@ def differences(plan: Plan, run: Run) -> list[str]:
     variables = _variables_text(recorded(plan.variables))
     compared.append(("variables (--env)", variables, _variables_text(run.variables)))
     compared.append(("interval", plan.interval or "none", run.precision or "none"))
-    return [
-        f"{name.replace('_', ' ')}: {now} now, {then} in the run"
-        for name, now, then in compared
-        if now != then
-    ]
+    texts = []
+    for name, now, then in compared:
+        if now != then:
+            texts.append(f"{name.replace('_', ' ')}: {now} now, {then} in the run")
+    return texts
 
 
 def _values_text(cells: Iterable[Cell], axis: str) -> str:
-    return ", ".join(map(str, sorted({getattr(cell, axis) for cell in cells})))
+    axis_values = {getattr(cell, axis) for cell in cells}
+    return ", ".join(map(str, sorted(axis_values)))
 
 
 def _variables_text(recorded: Mapping[str, str]) -> str:
@@ -285,4 +314,6 @@ def _variables_text(recorded: Mapping[str, str]) -> str:
 
 
 def _range_text(fewest: int, most: int | None) -> str:
-    return str(fewest) if most is None else f"{fewest}-{most}"
+    if most is None:
+        return str(fewest)
+    return f"{fewest}-{most}"

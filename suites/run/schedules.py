@@ -142,8 +142,10 @@ class LaunchStats:
 def log_variance(steps: npt.NDArray[np.float64]) -> float:
     """Return the variance of the logarithms of a launch's samples, or 0 for a single sample."""
     logs = np.log(steps)
+    if len(logs) <= 1:
+        return 0.0
     if len(logs) <= _ENOUGH_SAMPLES:
-        return float(np.var(logs, ddof=1)) if len(logs) > 1 else 0.0
+        return float(np.var(logs, ddof=1))
     low, high = np.quantile(logs, [0.25, 0.75])
     return (float(high - low) / _QUARTILES_APART) ** 2
 
@@ -240,18 +242,25 @@ def samples_of_launch(
     informative = [launch for launch in launches if launch.samples > 1]
     if sum(launch.samples - 1 for launch in launches) < _ENOUGH_SAMPLES:
         informative += [launch for launch in alike if launch.samples > 1]
-    if not informative or (searching and len(launches) < ENOUGH_LAUNCHES):
-        first = fewest + SEARCHABLE if searching else max(fewest, 2)
-        return min(most, first)
-    variances = [launch.log_variance for launch in informative]
-    weights = [launch.samples - 1 for launch in informative]
+    if searching and (not informative or len(launches) < ENOUGH_LAUNCHES):
+        return min(most, fewest + SEARCHABLE)
+    if not informative:
+        return min(most, max(fewest, 2))
+    variances = []
+    weights = []
+    for launch in informative:
+        variances.append(launch.log_variance)
+        weights.append(launch.samples - 1)
     within = float(np.average(variances, weights=weights))
     between = _expected_variance(launches, spread)
     if len(launches) >= ENOUGH_LAUNCHES:
         between -= float(np.mean([_variance_of_median(within, launch) for launch in launches]))
-    startup = float(np.mean([launch.startup_seconds for launch in launches or alike]))
-    sample = float(np.mean([launch.sample_seconds for launch in launches or alike]))
-    affordable = startup / sample
+    startups = []
+    samples = []
+    for launch in launches or alike:
+        startups.append(launch.startup_seconds)
+        samples.append(launch.sample_seconds)
+    affordable = float(np.mean(startups)) / float(np.mean(samples))
     best = affordable
     if between > 0:
         best = min(affordable, math.sqrt(affordable * within / between))
@@ -300,7 +309,9 @@ def _expected_variance(launches: Sequence[LaunchStats], spread: CommonSpread) ->
     """
     if len(launches) >= ENOUGH_LAUNCHES:
         return spread.shrink(_own_variance(launches), len(launches) - 1)[0]
-    return spread.variance if spread.freedom else LEAST_DEVIATION**2
+    if spread.freedom:
+        return spread.variance
+    return LEAST_DEVIATION**2
 
 
 def _doubted_half(
@@ -312,7 +323,8 @@ def _doubted_half(
     else:
         own = _expected_variance(launches, spread)
     variance, freedom = spread.shrink(own, count - 1)
-    doubt = CommonSpread((DOUBT_DEVIATION * precision) ** 2, 1 if spread.freedom else DOUBT_FREEDOM)
+    doubt_freedom = 1 if spread.freedom else DOUBT_FREEDOM
+    doubt = CommonSpread((DOUBT_DEVIATION * precision) ** 2, doubt_freedom)
     doubted, _ = doubt.shrink(variance, freedom)
     return _relative_half(count, max(variance, doubted), freedom)
 
@@ -376,9 +388,10 @@ class Schedule:
 
     def _needed(self, cell: Cell, counting: list[Record]) -> int:
         statuses = [record.outcome.status for record in counting]
-        if any(status not in _WORTH_REPEATING for status in statuses):
+        if not set(statuses) <= set(_WORTH_REPEATING):
             return 0
-        missing = max(0, self.plan.launches - len({record.launch for record in counting}))
+        blocks = {record.launch for record in counting}
+        missing = max(0, self.plan.launches - len(blocks))
         failed = statuses.count(Status.CRASHED) >= CRASHES or Status.PARITY_FAILED in statuses
         if self.plan.interval is None or failed:
             return missing  # a failed cell has no interval target
@@ -403,10 +416,17 @@ class Schedule:
         # The first block's order serves the cells' budgets: see `Plan.block`.
         if self.plan.interval is not None and block and seconds_left is not None:
             self._sort_by_gain(launches, self.plan.interval, seconds_left)
+        return self._grouped(launches)
+
+    def _grouped(self, launches: Sequence[PlannedLaunch]) -> list[Group]:
+        """Return the launches of a block in groups."""
         if self._grouping is None:
             return [(launch,) for launch in launches]
-        peaks = {launch.cell: self._peak(launch.cell) for launch in launches}
-        seconds = {launch.cell: self.seconds(launch.cell) for launch in launches}
+        peaks = {}
+        seconds = {}
+        for launch in launches:
+            peaks[launch.cell] = self._peak(launch.cell)
+            seconds[launch.cell] = self.seconds(launch.cell)
         return self._grouping.groups(launches, peaks, seconds)
 
     def _sort_by_gain(
@@ -414,7 +434,7 @@ class Schedule:
     ) -> None:
         """Sort launches by the precision that they gain, if they do not all fit into this time."""
         seconds = {launch.cell: self.seconds(launch.cell) for launch in launches}
-        if sum(seconds[launch.cell] for launch in launches) <= seconds_left:
+        if self.seconds_of(tuple(launches)) <= seconds_left:
             return
 
         def loss(launch: PlannedLaunch) -> float:
@@ -493,13 +513,16 @@ class Schedule:
         They are those of its row and network, else those of its network, else all.
         """
         row = any_threads(cell)
-        cells_of_row = [other for other in self.stats if any_threads(other) == row]
-        cells_of_network = [other for other in self.stats if other.network == cell.network]
-        for cells in (cells_of_row, cells_of_network, list(self.stats)):
-            alike = list(itertools.chain.from_iterable(self.stats[other] for other in cells))
-            if alike:
-                return alike
-        return []
+        row_launches: list[LaunchStats] = []
+        network_launches: list[LaunchStats] = []
+        all_launches: list[LaunchStats] = []
+        for other, launches in self.stats.items():
+            if any_threads(other) == row:
+                row_launches += launches
+            if other.network == cell.network:
+                network_launches += launches
+            all_launches += launches
+        return row_launches or network_launches or all_launches
 
     def skip_reason(self, cell: Cell) -> str:
         """Return why a cell is not worth starting, judged by similar cells, or an empty string."""
@@ -525,7 +548,9 @@ class Schedule:
 
     def most_attempts(self) -> int:
         """Return how often the next launch may be attempted."""
-        return MOST_ATTEMPTS if self.repeated < _REPEATS + _REPEATS_SHARE * self.count else 1
+        if self.repeated < _REPEATS + _REPEATS_SHARE * self.count:
+            return MOST_ATTEMPTS
+        return 1
 
 
 class ContestSchedule(Schedule):
@@ -547,12 +572,14 @@ class ContestSchedule(Schedule):
         host: Host | None = None,
         grouping: Grouping | None = None,
     ) -> None:
-        able = grouping.cells if grouping is not None else frozenset[Cell]()
-        self._in_turns = frozenset(axes.without(cell) for cell in able)
-        # The cells of a group show together how launches deviate, so that two of each are enough
-        # for a first look.
-        fewest = max(plan.launches, 2) if self._in_turns else max(plan.launches, ENOUGH_LAUNCHES)
-        self._looks = list(_looks(fewest, plan.most))
+        self._in_turns = frozenset[Cell]()
+        enough = ENOUGH_LAUNCHES
+        if grouping is not None and grouping.cells:
+            self._in_turns = frozenset(axes.without(cell) for cell in grouping.cells)
+            # The cells of a group show together how launches deviate, so that two of each are
+            # enough for a first look.
+            enough = 2
+        self._looks = list(_looks(max(plan.launches, enough), plan.most))
         self._blocks = range(0)
         """Blocks in which contenders are launched: from the last look to the next."""
         self._contenders: dict[Cell, tuple[bool, int]] = {}
@@ -574,11 +601,10 @@ class ContestSchedule(Schedule):
             return
         following = next((look for look in self._looks if look > block), block)
         self._blocks = range(block, following)
-        decided = {
-            (leader.first.work, leader.first.column)
-            for leader in self.leaders(block, CONFIDENCE).rows
-            if leader.outcome in (CLEAR, TIE)
-        }
+        decided = set()
+        for leader in self.leaders(block, CONFIDENCE).rows:
+            if leader.outcome in (CLEAR, TIE):
+                decided.add((leader.first.work, leader.first.column))
         compared = self.leaders(block, EARLY_CONFIDENCE)
         self._contenders = {}
         for leader in compared.rows:
@@ -612,7 +638,9 @@ class ContestSchedule(Schedule):
         records: list[Record] = []
         for cell in self.plan.cells:
             records += [record for record in self._records[cell] if record.launch < block]
-        hosts = {self.host.fingerprint: self.host} if self.host is not None else {}
+        hosts = {}
+        if self.host is not None:
+            hosts[self.host.fingerprint] = self.host
         return fastest(build_matrix(Results(tuple(records), hosts)), confidence)
 
 
@@ -662,7 +690,9 @@ class PairSchedule(Schedule):
         self._judged = judged
         self._spreads: dict[str, Spreads] = {}
         """Spreads of the pairs before the block that is being made, by quantity."""
-        self._in_turns = grouping.cells if grouping is not None else frozenset()
+        self._in_turns = frozenset[Cell]()
+        if grouping is not None:
+            self._in_turns = grouping.cells
         super().__init__(replace(plan, interval=None), records, host)
         self._learn(0)
 
@@ -720,9 +750,14 @@ class PairSchedule(Schedule):
                 launches += [replace(first, seconds=apart), replace(second, seconds=1 / apart)]
         if len(launches) < ENOUGH_LAUNCHES:
             return protocol
-        sample = statistics.fmean(launch.sample_seconds for launch in launches)
+        samples = []
+        startup = 0.0
+        for launch in launches:
+            samples.append(launch.sample_seconds)
+            startup = max(startup, launch.startup_seconds)
+        sample = statistics.fmean(samples)
         # A launch must stay far from the time at which it is ended.
-        allowed = self.plan.cell_seconds / 2 - max(launch.startup_seconds for launch in launches)
+        allowed = self.plan.cell_seconds / 2 - startup
         most = min(LONGER * protocol.steps, int(allowed / sample))
         steps = samples_of_launch(
             launches, protocol.minimum_steps, most, enough=DECISIVE / math.sqrt(2)
@@ -817,7 +852,13 @@ def comparison_rule(
         spent = made >= looks[-1] or pairs_begun(records) >= int((1 + rule.spare) * looks[-1])
         if spent or given_up(records) or different(records, rule):
             return 0
-        reached = max((look for look in looks if look <= made), default=0)
+        reached = 0
+        following = looks[-1]
+        for look in looks:
+            if look > made:
+                following = look
+                break
+            reached = look
         needed = 0.0
         if reached:
             estimate = estimate_pairs(baseline[:reached], candidate[:reached], rule.confidence)
@@ -828,7 +869,6 @@ def comparison_rule(
             if half <= width:
                 return 0
             needed = min(made * (half / width) ** 2, looks[-1])
-        following = next(look for look in looks if look > made)
         return max(following, int(needed)) - made
 
     return pairs_needed

@@ -187,7 +187,9 @@ class HalvingSchedule(Schedule):
 
         If the launch took turns, they are relative to the others of its group.
         """
-        outcomes = self._outcomes_in_turns(record.group) if record.group else {}
+        outcomes: dict[Cell, Outcome] = {}
+        if record.group:
+            outcomes = self._outcomes_in_turns(record.group)
         if record.cell not in outcomes:
             return median(record.outcome.step_seconds())
         seconds = seconds_in_turns(list(outcomes.values()))
@@ -205,15 +207,23 @@ class HalvingSchedule(Schedule):
 
     def pairs(self, fit: bool = True) -> list[int]:
         """Return the blocks in which every finalist has a time, an undisturbed one with ``fit``."""
-        timed = [set(self.timed(cell, fit)) for cell in self.finalists()]
-        return sorted(set.intersection(*timed)) if timed else []
+        finalists = self.finalists()
+        if not finalists:
+            return []
+        timed = [set(self.timed(cell, fit)) for cell in finalists]
+        return sorted(set.intersection(*timed))
 
     def flags(self, cell: Cell) -> list[Flag]:
         """Return the flags of a cell's pairs, and how many of all its launches gave no time."""
         counting = last_attempts(self._records[cell])
         timed = self.timed(cell)
-        failed = [record for record in counting if not record.outcome.gives_a_number()]
-        flags = [record_flags(record, self.host) for record in counting if record.launch in timed]
+        failed = []
+        flags = []
+        for record in counting:
+            if not record.outcome.gives_a_number():
+                failed.append(record)
+            if record.launch in timed:
+                flags.append(record_flags(record, self.host))
         return cell_flags(flags) + failed_launches(failed, len(counting))
 
     def tried(self) -> int:
@@ -268,22 +278,19 @@ class HalvingSchedule(Schedule):
         cell to beat, the same cell tuned, then one cell of each row and number of threads, the
         tuned one if there is one.
         """
-        cells = [launch.cell for group in super().wanted(block) for launch in group]
+        cells: list[Cell] = []
+        for group in super().wanted(block):
+            cells += [launch.cell for launch in group]
         if block == 0:
             self._sort_by_information(cells)
-        launches = [PlannedLaunch(cell, block, SEARCH) for cell in cells]
-        if self._grouping is None:
-            return [(launch,) for launch in launches]
-        peaks = {cell: self._peak(cell) for cell in cells}
-        seconds = {cell: self.seconds(cell) for cell in cells}
-        return self._grouping.groups(launches, peaks, seconds)
+        return self._grouped([PlannedLaunch(cell, block, SEARCH) for cell in cells])
 
     def _sort_by_information(self, cells: list[Cell]) -> None:
         """Sort the cells of the first block, the most informative first. See `wanted`."""
         # Of the cells of a row and number of threads the last one is kept, a tuned one if possible.
-        untuned = [cell for cell in cells if cell.tuning != TUNED]
-        tuned = [cell for cell in cells if cell.tuning == TUNED]
-        kept = {cell._replace(tuning=TUNED): cell for cell in [*untuned, *tuned]}
+        kept = {}
+        for cell in sorted(cells, key=_is_tuned):
+            kept[cell._replace(tuning=TUNED)] = cell
         first = set(kept.values())
         start = self.starts[0]
         tuned_start = start._replace(tuning=TUNED)
@@ -319,12 +326,15 @@ class HalvingSchedule(Schedule):
     def launches_left(self) -> int:
         """Return the maximum number of launches still to come. Failing cells reduce it."""
         block = self._block
-        survivors = self.survivors(block)
-        in_block = sum(self.wants(cell, block) for cell in survivors)
+        in_block = 0
+        living = 0
+        for cell in self.survivors(block):
+            if self.wants(cell, block):
+                in_block += 1
+                living += 1
+            elif self._times(cell, block + 1):
+                living += 1
         if block < self._pairs_from:
-            living = sum(
-                self.wants(cell, block) or bool(self._times(cell, block + 1)) for cell in survivors
-            )
             sizes = self._sizes[block + 1 : self._pairs_from]
             halving = sum(min(size + 1, living) for size in sizes)
             return in_block + halving + PAIRS * min(FINALISTS + 1, living)
@@ -338,6 +348,10 @@ class HalvingSchedule(Schedule):
         """Return the expected seconds of the launches that are left."""
         cells = self.survivors(self._block) or self.plan.cells
         return self.launches_left() * fmean(map(self.seconds, cells))
+
+
+def _is_tuned(cell: Cell) -> bool:
+    return cell.tuning == TUNED
 
 
 def _forgiven(counting: Sequence[Record]) -> bool:
@@ -404,11 +418,16 @@ def search_result(schedule: HalvingSchedule) -> SearchResult | None:
         # Ranked by the estimates that are shown, so that none of them contradicts the order.
         return sum(slower(cell, other).value > 1 for other in timed), fmean(np.log(timed[cell]))
 
-    cells = sorted(timed, key=place)
+    best, *others = sorted(timed, key=place)
+    medians = {best: median(timed[best])}
+    estimates = {}
+    for cell in others:
+        medians[cell] = median(timed[cell])
+        estimates[cell] = slower(cell, best)
     return SearchResult(
         schedule,
-        seconds={cell: median(timed[cell]) for cell in cells},
-        slower={cell: slower(cell, cells[0]) for cell in cells[1:]},
+        seconds=medians,
+        slower=estimates,
         confidence=confidence,
         disturbed=len(schedule.pairs(fit=False)) - len(blocks),
     )
@@ -423,10 +442,12 @@ def recipe(result: SearchResult) -> tuple[dict[str, str], dict[str, str], list[s
     plan = result.schedule.plan
     build = plan.row_of(cell).build
     framework = build.framework
-    names = tuning.in_force(cell.tuning, plan.tunable(cell))
-    in_force = {name: framework.setting(name) for name in names}
+    in_force = {}
     chosen = [framework.modes[cell.mode].variables]
-    chosen += [setting.variables for setting in in_force.values()]
+    for name in tuning.in_force(cell.tuning, plan.tunable(cell)):
+        setting = framework.setting(name)
+        in_force[name] = setting
+        chosen.append(setting.variables)
     thread_variables: set[str] = set()
     for templates in (framework.variables, *chosen):
         thread_variables |= {name for name, text in templates.items() if "{threads}" in text}
@@ -438,7 +459,12 @@ def recipe(result: SearchResult) -> tuple[dict[str, str], dict[str, str], list[s
     wanted = thread_variables.union(*chosen)
     launched = framework.launch_variables(cell.mode, cell.threads, folder, in_force)
     variables = {name: value for name, value in launched.items() if name in wanted}
-    variables |= {name: value for name, value in plan.variables.items() if not is_secret(name)}
+    secrets = []
+    for name, value in plan.variables.items():
+        if is_secret(name):
+            secrets.append(name)
+        else:
+            variables[name] = value
     settings = {name: _setting_effect(setting) for name, setting in in_force.items()}
     steps = []
     if cell.world_size > 1:
@@ -456,7 +482,6 @@ def recipe(result: SearchResult) -> tuple[dict[str, str], dict[str, str], list[s
     if cell.on_cpu and cell.threads and not thread_variables:
         hint = f"`dlbench list --capabilities` shows how to set {framework.title}'s thread count"
         steps.append(f"Threads: {cell.threads}; {hint}")
-    secrets = [name for name in plan.variables if is_secret(name)]
     if secrets:
         steps.append(
             f"Variables whose values are not shown: {', '.join(secrets)}, as given by {OPTION}"
@@ -466,7 +491,9 @@ def recipe(result: SearchResult) -> tuple[dict[str, str], dict[str, str], list[s
 
 def _setting_effect(setting: Tuned) -> str:
     values = ", ".join(f"{key} = {json.dumps(value)}" for key, value in setting.settings.items())
-    effect = f"{setting.why} ({values})" if values else setting.why
+    effect = setting.why
+    if values:
+        effect += f" ({values})"
     if isinstance(setting, LaunchSetting) and setting.package:
         effect += f" (of {setting.package})"
     return effect
@@ -481,18 +508,23 @@ def lines(result: SearchResult, command: str | None) -> list[str]:
     plan = result.schedule.plan
     planned = len(plan.cells)
     tried = result.schedule.tried()
-    count = f"{tried} of {planned}" if tried < planned else f"{planned}"
-    speed = f"{result.seconds[best]:.4g} s a step"
+    count = f"{planned}"
+    if tried < planned:
+        count = f"{tried} of {planned}"
+    seconds = result.seconds[best]
+    speed = f"{seconds:.4g} s a step"
     if best.batch_size is not None:
-        speed += f", {best.batch_size / result.seconds[best]:.4g} items/s"
+        speed += f", {best.batch_size / seconds:.4g} items/s"
     sentences = [f"Fastest of {count} configurations: {_name(plan, best)}: {speed}."]
     sentences.append(_gain_sentence(result))
+    intervals = 0
     for cell, slower in result.slower.items():
+        if slower.low is not None:
+            intervals += 1
         if cell != result.schedule.to_beat:
             times = f"{_times_text(slower)} as long{_doubt_text(result, slower)}"
             sentences.append(f"Next: {_name(plan, cell)} takes {times}.")
-    with_interval = [slower for slower in result.slower.values() if slower.low is not None]
-    if len(with_interval) > 1:
+    if intervals > 1:
         sentences.append(f"These intervals hold simultaneously at {CONFIDENCE:.0%} confidence.")
     if result.disturbed:
         pairs = counted(result.disturbed, "pair")
@@ -586,8 +618,10 @@ def data_without_result(schedule: HalvingSchedule, reason: str) -> dict[str, Any
 
 def _name(plan: Plan, cell: Cell) -> str:
     # In a row without settings nothing is tuned.
-    tuned = cell.tuning == TUNED and plan.tunable(cell)
-    return f"{rest_of(cell)}, tuned" if tuned else rest_of(cell)
+    name = rest_of(cell)
+    if cell.tuning == TUNED and plan.tunable(cell):
+        name += ", tuned"
+    return name
 
 
 def _gain_sentence(result: SearchResult) -> str:
@@ -601,7 +635,9 @@ def _gain_sentence(result: SearchResult) -> str:
         return f"{lost}."
     doubt = _doubt_text(result, result.gain)
     gain = f"{_times_text(result.gain)} as fast as {_name(plan, beaten)}{doubt}."
-    return gain if beaten == start else f"{lost}; the fastest is {gain}"
+    if beaten == start:
+        return gain
+    return f"{lost}; the fastest is {gain}"
 
 
 def _times_text(estimate: PairedEstimate) -> str:

@@ -120,8 +120,12 @@ def pair(
         files,
         strict=True,
     ):
-        guest = guest_at(revision) if revision else GUEST_DIRECTORY
-        step = own_files.read_step(file, f"--{name}-step") if file else None
+        guest = GUEST_DIRECTORY
+        if revision:
+            guest = guest_at(revision)
+        step = None
+        if file:
+            step = own_files.read_step(file, f"--{name}-step")
         given = variables.read(words, f"--{name}-env")
         sides.append(Side(name, builds, given, revision, guest, step))
     return sides[0], sides[1]
@@ -132,10 +136,10 @@ def check_sides_differ(pair: tuple[Side, Side], own: Framework | None = None) ->
 
     A side without a file runs ``own``.
     """
-    baseline, candidate = [
-        (side.builds, side.variables, side.guest, _step_key(side.step or own)) for side in pair
-    ]
-    if baseline == candidate:
+    contents = []
+    for side in pair:
+        contents.append((side.builds, side.variables, side.guest, _step_key(side.step or own)))
+    if contents[0] == contents[1]:
         raise UsageError(
             "Both sides are the same. Give what differs: an interpreter (compare: --python "
             "FRAMEWORK=PATH; gate: --baseline FRAMEWORK=PATH), --candidate-env NAME=VALUE, "
@@ -185,9 +189,11 @@ def _builds_of_side(plan: Plan, side: Side) -> list[Build]:
     Raises UsageError for an interpreter of a framework that is not a row, and for a revision of the
     adapters if a framework's adapter lies outside dlbench: it would not vary.
     """
-    given = {build.framework.name: build.interpreter for build in side.builds}
     planned = {build.framework.name for build in plan.builds}
-    for name in given:
+    given = {}
+    for build in side.builds:
+        name = build.framework.name
+        given[name] = build.interpreter
         if name not in planned:
             raise UsageError(
                 f"An interpreter is given for {name}, which is not a selected row "
@@ -202,8 +208,9 @@ def _builds_of_side(plan: Plan, side: Side) -> list[Build]:
                 f"{side.revision} do not include it. Leave its row out, or --baseline-adapters and "
                 "--candidate-adapters."
             )
-        planned_interpreter = None if side.name == BASELINE else build.interpreter
-        interpreter = given.get(build.framework.name, planned_interpreter)
+        interpreter = given.get(build.framework.name)
+        if build.framework.name not in given and side.name != BASELINE:
+            interpreter = build.interpreter
         framework = build.framework
         if side.step is not None and framework.file is not None:
             framework = side.step
@@ -218,10 +225,10 @@ def prepare(plan: Plan, sides: Sequence[Side], report: Say, build_missing: bool)
     one row has an interpreter on both sides, and UsageError for sides that the plan's rows do not
     allow.
     """
-    by_side = {
-        side.name: environment.prepare_sources(_builds_of_side(plan, side), report, build_missing)
-        for side in sides
-    }
+    by_side = {}
+    for side in sides:
+        builds = _builds_of_side(plan, side)
+        by_side[side.name] = environment.prepare_sources(builds, report, build_missing)
     if len(sides) == 1:
         return by_side
     reasons = []
@@ -257,10 +264,11 @@ def _describe(source: BuildSource) -> str:
         name = framework.name  # each of two files has its own
     if source.interpreter is None:
         return f"{name} missing"
-    packages = inspect(source.interpreter).distributions if framework.computes else {}
-    if not framework.file:
-        version = packages.get(framework.imports.partition(".")[0], "")
-        name = f"{name} {version}" if version else name
+    if framework.computes and not framework.file:
+        packages = inspect(source.interpreter).distributions
+        version = packages.get(framework.imports.partition(".")[0])
+        if version:
+            name += f" {version}"
     code = ""
     if framework.external:
         kind = "file" if framework.file else "adapter"

@@ -222,8 +222,9 @@ class TurnTaking:
 
     def _begin_slice(self) -> None:
         self._slice_began = time.monotonic()
-        seconds = self._shape.slice_seconds if self.in_turn else math.inf
-        self._slice_ends = self._slice_began + seconds
+        self._slice_ends = math.inf
+        if self.in_turn:
+            self._slice_ends = self._slice_began + self._shape.slice_seconds
 
     def _confine(self, processes: Sequence[int]) -> None:
         if self._member.cpus:
@@ -271,7 +272,9 @@ def without_pauses(answer: Answer, pauses: Sequence[tuple[int, int]]) -> tuple[A
         threads = threads._replace(wall_seconds=max(1e-9, threads.wall_seconds - stood_still))
     warmup = answer.warmup_ns[:before_turns] + lead_ins
     running_answer = answer._replace(samples_ns=samples, warmup_ns=warmup, threads=threads)
-    return running_answer, paused if any(paused) else []
+    if not any(paused):
+        paused = []
+    return running_answer, paused
 
 
 def without_growth(
@@ -297,16 +300,20 @@ def without_growth(
         return list(compress(values, steady_samples))
 
     counts = answer.sample_counts
+    if counts is not None:
+        counts = SampleCounts(*map(steady, counts))
+    if paused_ns:
+        paused_ns = steady(paused_ns)
     steady_answer = answer._replace(
         warmup_ns=[*answer.warmup_ns, *grown],
         samples_ns=steady(answer.samples_ns),
         turns=list(compress(answer.turns, steady_turns)),
         calls_ns=list(compress(answer.calls_ns, steady_calls)),
-        sample_counts=None if counts is None else SampleCounts(*map(steady, counts)),
+        sample_counts=counts,
         evidence_steps=answer.observed_steps(),
     )
     turns = list(compress(outside.turns, steady_turns))
-    return steady_answer, outside._replace(turns=turns), steady(paused_ns) if paused_ns else []
+    return steady_answer, outside._replace(turns=turns), paused_ns
 
 
 class _PausedClock:

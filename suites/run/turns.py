@@ -141,10 +141,15 @@ def standard_error(rounds: Sequence[Mapping[int, float]]) -> float:
     affected by the spikes that other programs cause. Launches that are not in all of the rounds are
     left out.
     """
-    members = set.intersection(*map(set, rounds)) if rounds else set()
-    if len(rounds) < 2 or len(members) < 2:
+    if len(rounds) < 2:
         return math.inf
-    logs = np.array([[steps[member] for member in sorted(members)] for steps in rounds])
+    members = sorted(set.intersection(*map(set, rounds)))
+    if len(members) < 2:
+        return math.inf
+    rows = []
+    for steps in rounds:
+        rows.append([steps[member] for member in members])
+    logs = np.array(rows)
     centred = logs - logs.mean(axis=1, keepdims=True)
     left = np.abs(centred - np.median(centred, axis=0))
     shares = (1 - 1 / logs.shape[0]) * (1 - 1 / logs.shape[1])
@@ -210,7 +215,9 @@ class Turns:
         self._rounds = rounds or Rounds()
         self._chance = random.Random(f"turns:{seed}")
         self._changed = threading.Condition()
-        self._needed = members if needed is None else needed
+        self._needed = members
+        if needed is not None:
+            self._needed = needed
         self._present = set(range(members))
         self._to_start = list(range(members))
         """Members that have still to start, in this order."""
@@ -329,7 +336,9 @@ class Turns:
 
     def _alike(self, member: int) -> Cell | None:
         """Return the key that members share whose turns have as many samples."""
-        return None if self._rounds.in_pairs else self._cells[member]
+        if self._rounds.in_pairs:
+            return None
+        return self._cells[member]
 
     def shape(self, member: int) -> TurnShape:
         """Return the content of this member's turns. All members must have begun."""
@@ -346,8 +355,10 @@ class Turns:
             in_a_period = cell is not None and cell.cpu_quota > 0
             lead_in = in_a_period or sample < min(rounds.turn_seconds, _LEAD_IN_SECONDS)
             samples = min(max(1, round(turn / sample) - lead_in), _MOST_SAMPLES)
-            cut = samples * sample > 1.5 * rounds.turn_seconds
-            return TurnShape(samples, lead_in, rounds.slice_seconds if cut else math.inf)
+            slice_seconds = math.inf
+            if samples * sample > 1.5 * rounds.turn_seconds:
+                slice_seconds = rounds.slice_seconds
+            return TurnShape(samples, lead_in, slice_seconds)
 
     def others_are_left(self) -> bool:
         """Return whether other launches have turns in this round that have not ended."""
@@ -424,8 +435,9 @@ class Turns:
             if member in self._to_start:
                 self._to_start.remove(member)
             self._has_started(member)
-            self._order = [other for other in self._order if other != member]
-            self._to_meet = [other for other in self._to_meet if other != member]
+            for members in (self._order, self._to_meet):
+                if member in members:
+                    members.remove(member)
             self._disturbed.discard(member)
             if self._holder == member:
                 self._holder = None
@@ -480,7 +492,9 @@ class Turns:
         """Return whether the launches are known well enough, or have had their seconds."""
         others = self._present - {self._anchor}
         # A round pairs the anchor with one other launch: each comes once in so many rounds.
-        cycle = 1 if self._anchor is None else max(1, len(others))
+        cycle = 1
+        if self._anchor is not None:
+            cycle = max(1, len(others))
         made = self.round + 1 - self._anchor_since
         fewest = cycle * self.fewest_rounds()
         if self._undisturbed < fewest and made < PATIENCE * fewest:
