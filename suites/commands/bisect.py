@@ -38,6 +38,7 @@ from ..planning.plan import Plan, check_count, heap_line
 from ..planning.values import Build
 from ..run import profiling, resume, sides
 from ..run.bisection import BisectionSchedule, CandidateSeries
+from ..run.budget import Budget
 from ..run.groups import grouping_for_pairs
 from ..run.runner import RunProfile, run_plan
 from ..run.sides import Side
@@ -177,7 +178,7 @@ def bisect_command(given: BisectOptions) -> None:
         raise UsageError(
             f"--quantity {given.quantity}: a bisection searches by one quantity. Name one."
         )
-    seconds = options.seconds_of(given.budget)
+    budget = Budget(options.seconds_of(given.budget))
     rule = rule_given(
         DEFAULT, given.threshold, given.tolerance, given.allow_different, judge=given.quantity
     )
@@ -188,7 +189,7 @@ def bisect_command(given: BisectOptions) -> None:
             "50%."
         )
     with _series(given) as series:
-        bisection = _measure(given, series, rule, confidence, seconds)
+        bisection = _measure(given, series, rule, confidence, budget)
     show(bisection, form, given.write, REPORT)
     if form != "terminal":
         say(headline(bisection))
@@ -196,11 +197,7 @@ def bisect_command(given: BisectOptions) -> None:
 
 
 def _measure(
-    given: BisectOptions,
-    series: CandidateSeries,
-    rule: Rule,
-    confidence: float,
-    seconds: float | None,
+    given: BisectOptions, series: CandidateSeries, rule: Rule, confidence: float, budget: Budget
 ) -> Bisection:
     """Measure pairs until the search is decided or the budget spent. Raises UsageError."""
     machine = probe()
@@ -238,7 +235,7 @@ def _measure(
     with delivery.opened(
         given.store_file, say, create=not given.resume, unfinished=unfinished
     ) as store:
-        run, schedule = run_plan(plan, machine, store, profile, budget_seconds=seconds)
+        run, schedule = run_plan(plan, machine, store, profile, budget=budget)
         assert isinstance(schedule, BisectionSchedule)
         command = rerun_command(command_words(), run.seed)
         bisection = schedule.result(plan_of_cell.cells[0], command)
@@ -246,7 +243,7 @@ def _measure(
             bisection.outcome is BisectionOutcome.FOUND and bisection.ends.quantity == TIME
         )
         if found_by_time and not given.no_profile:
-            operators = _profile(plan, run, machine, store, series, bisection)
+            operators = _profile(plan, run, machine, store, series, bisection, budget)
             bisection = replace(bisection, operators=operators)
     if schedule.launches_left():
         say(f"The budget is spent. Resume: {resume_command()}")
@@ -262,6 +259,7 @@ def _profile(
     store: Store,
     series: CandidateSeries,
     bisection: Bisection,
+    budget: Budget,
 ) -> StepDifference | None:
     """Profile the first slow candidate and the last fast one, and return the operators' changes."""
     before, slow = bisection.beside
@@ -269,7 +267,7 @@ def _profile(
     if not any(record.cell == cell for record in store.profiles(run.id)):
         sources = {BASELINE: {slow: series.source(before)}, CANDIDATE: {slow: series.source(slow)}}
         profiling.profile_cells(
-            plan, run, (Side(BASELINE), Side(CANDIDATE)), sources, machine, [cell], store
+            plan, run, (Side(BASELINE), Side(CANDIDATE)), sources, machine, [cell], store, budget
         )
     for difference in step_differences(store.profiles(run.id)):
         if difference.cell == cell:

@@ -46,6 +46,7 @@ from ..planning.judged import judged_given
 from ..planning.plan import Plan, check_count, check_variables, heap_line
 from ..planning.suite import load, shipped
 from ..run import profiling, resume, sides
+from ..run.budget import Budget
 from ..run.groups import Grouping, grouping_for_pairs
 from ..run.privacy import private_value
 from ..run.runner import RunProfile, run_plan
@@ -408,7 +409,7 @@ def measure(
 
     ``pairs`` returns the rule by which interleaved pairs are launched. Raises UsageError.
     """
-    seconds = options.seconds_of(given.budget)
+    budget = Budget(options.seconds_of(given.budget))
     rule = rule_of_two_sides(given)
     machine = probe()
     plan, pair = planned(given, suite, machine, baseline)
@@ -422,11 +423,11 @@ def measure(
         plan = replace(
             plan, cells=unfinished.plan, protocol=unfinished.protocol, seed=unfinished.seed
         )
-    elif seconds is not None:
+    elif budget.seconds is not None:
         first_pairs = PairSchedule(plan, (), pair_rule, grouping).seconds_left()
-        if first_pairs > seconds:
+        if first_pairs > budget.seconds:
             say(
-                f"The budget of {in_words(seconds)} is short: the first look at every cell takes "
+                f"The budget of {in_words(budget.seconds)} is short: the first look at every cell takes "
                 f"roughly {in_words(first_pairs)}, and a cell without it is inconclusive. --resume "
                 "continues the run."
             )
@@ -450,7 +451,7 @@ def measure(
         given.store_file, say, create=not given.resume, unfinished=unfinished
     ) as store:
         run, schedule = run_plan(
-            plan, machine, store, profile, budget_seconds=seconds, build_missing=not given.no_build
+            plan, machine, store, profile, budget=budget, build_missing=not given.no_build
         )
         left = schedule.launches_left()
         if left:
@@ -462,7 +463,7 @@ def measure(
         slower = slower_cells(comparison)
         if slower and not left and not given.no_profile:
             prepared = sources or sides.prepare(plan, pair, say, not given.no_build)
-            profiling.profile_cells(plan, run, pair, prepared, machine, slower, store)
+            profiling.profile_cells(plan, run, pair, prepared, machine, slower, store, budget)
             comparison = report_of(store, run, rule)
         say(_pairs_line(store, run, comparison))
     comparison = replace(

@@ -7,7 +7,6 @@ pairs determine which slowdowns a gate finds on this machine, how often and how 
 """
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median
@@ -27,6 +26,7 @@ from ..display.screen import say, show
 from ..errors import GATE_FAILED, GATE_UNDECIDED, UsageError
 from ..planning.plan import check_count, narrow_to
 from ..run import sides
+from ..run.budget import Budget
 from ..run.groups import grouping_for_pairs
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import PairSchedule, gate_rule
@@ -66,7 +66,7 @@ def qualify(given: TwoSidesOptions, suite: str, baseline: Sequence[str]) -> int:
         )
     if given.judge:
         raise UsageError("--qualify measures slowdowns of a step's time. Leave --judge out.")
-    seconds = options.seconds_of(given.budget)
+    budget = Budget(options.seconds_of(given.budget))
     rule = rule_of_two_sides(given)
     machine = probe()
     plan, (_, candidate) = planned(replace(given, same=True), suite, machine, baseline)
@@ -75,7 +75,7 @@ def qualify(given: TwoSidesOptions, suite: str, baseline: Sequence[str]) -> int:
     same = replace(candidate, name=BASELINE)
     sources = sides.prepare(plan, (same, candidate), say, not given.no_build)
     gate = gate_rule(host_of(machine), rule)
-    began = time.monotonic()
+    budget.begin()
     with Store.open("sqlite://") as store:
 
         def measure(cells: Sequence[Cell], products: str = "") -> dict[Cell, Measured]:
@@ -83,8 +83,7 @@ def qualify(given: TwoSidesOptions, suite: str, baseline: Sequence[str]) -> int:
 
             The candidate has these products added to each step.
             """
-            left = None if seconds is None else seconds - (time.monotonic() - began)
-            if left is not None and left <= 0:
+            if not budget.has(1.0):
                 return {}
             variables = dict(candidate.variables)
             if products:
@@ -102,7 +101,7 @@ def qualify(given: TwoSidesOptions, suite: str, baseline: Sequence[str]) -> int:
                 resume_command="",
             )
             narrowed = narrow_to(plan, tuple(cells))
-            run, _ = run_plan(narrowed, machine, store, profile, budget_seconds=left)
+            run, _ = run_plan(narrowed, machine, store, profile, budget=budget)
             comparison = sides.report_of(store, run, rule)
             records = store.records(run=run.id)
             return {cell.cell: _measured(cell, records) for cell in comparison.cells}

@@ -37,6 +37,7 @@ from ..planning.framework import Framework, find, modes_meant
 from ..planning.plan import Plan, check_count, heap_line, memory_line
 from ..planning.suite import words_of_cell
 from ..run import groups, profiling
+from ..run.budget import Budget
 from ..run.runner import RunProfile, run_plan
 from ..run.schedules import schedule_for
 from ..run.sides import Side
@@ -140,7 +141,7 @@ def releases_command(given: ReleasesOptions) -> None:
     - `dlbench releases jax --network lstm32 --threads 1 --from 0.4.20`
     - `dlbench releases jax --step train_step.py --from 0.6.0 --every all`
     """
-    seconds = options.seconds_of(given.budget)
+    budget = Budget(options.seconds_of(given.budget))
     machine = probe()
     form = options.form_of(given.form, given.as_json, FORMATS)
     framework, step, mode = _check_options(given)
@@ -170,9 +171,7 @@ def releases_command(given: ReleasesOptions) -> None:
         given.store_file, say, create=not given.resume, unfinished=unfinished
     ) as store:
         matrix = partial(matrix_so_far, store)
-        run, schedule = run_plan(
-            plan, machine, store, profile, budget_seconds=seconds, matrix=matrix
-        )
+        run, schedule = run_plan(plan, machine, store, profile, budget=budget, matrix=matrix)
         left = schedule.launches_left()
         if left:
             launches = counted(left, "launch", "launches")
@@ -189,7 +188,7 @@ def releases_command(given: ReleasesOptions) -> None:
         content = report_of_releases.analyse(source)
         slower = _slower_releases(content)
         if slower and not left and not given.no_profile:
-            _profile(plan, run, machine, store, slower, sources)
+            _profile(plan, run, machine, store, slower, sources, budget)
             content = report_of_releases.analyse(source)
     draw = report_of_releases.draw
     if given.plot is not None and draw is not None and report_of_releases.drawable(content):
@@ -294,6 +293,7 @@ def _profile(
     store: Store,
     slower: Sequence[ReleasePoint],
     sources: Sequence[BuildSource],
+    budget: Budget,
 ) -> None:
     """Profile each of these releases and the one before it, and store the records."""
     source_by_row = {source.build.name: source for source in sources}
@@ -305,7 +305,7 @@ def _profile(
         cell = next(cell for cell in plan.cells if axes.without(cell) == point.cell.cell)
         both = {BASELINE: {cell.framework: before}, CANDIDATE: source_by_row}
         profiling.profile_cells(
-            plan, run, (Side(BASELINE), Side(CANDIDATE)), both, machine, [cell], store
+            plan, run, (Side(BASELINE), Side(CANDIDATE)), both, machine, [cell], store, budget
         )
 
 

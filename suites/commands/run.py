@@ -24,6 +24,7 @@ from ..planning.devices import CPU
 from ..planning.plan import Plan, check_count, heap_line, memory_line
 from ..planning.settings import not_possible
 from ..planning.suite import load, rerun_command
+from ..run.budget import Budget
 from . import options
 from .options import AxisOptions, BuildOptions, LaunchOptions, SessionOptions, flag, option, takes
 
@@ -132,7 +133,7 @@ def measure_suite(given: RunOptions) -> MeasuredSuite | None:
     from .plan import planned
     from .report import matrix_so_far
 
-    seconds = options.seconds_of(given.budget)
+    budget = Budget(options.seconds_of(given.budget))
     chosen = options.choices(given)
     machine = probe()
     plan = planned(given.name, chosen, machine, given.seed, given.store_file)
@@ -164,14 +165,14 @@ def measure_suite(given: RunOptions) -> MeasuredSuite | None:
     # Resuming needs an existing store, and must not create an empty one.
     create = unfinished is None
     with delivery.opened(given.store_file, say, create=create, unfinished=unfinished) as store:
-        if create and node is None and seconds is None and not given.no_build:
+        if create and node is None and budget.seconds is None and not given.no_build:
             profile = _after_first_part(plan, machine, store, profile)
         run, schedule = run_plan(
             plan,
             machine,
             store,
             profile,
-            budget_seconds=seconds,
+            budget=budget,
             build_missing=not given.no_build,
             matrix=partial(matrix_so_far, store),
         )
@@ -413,7 +414,7 @@ def tune_command(given: TuneOptions) -> None:
     from ..run.search import HalvingSchedule
     from ..run.sides import Side
 
-    seconds = options.seconds_of(given.budget)
+    budget = Budget(options.seconds_of(given.budget))
     machine = probe()
     if given.write is not None:
         deployment.check_file(given.write)
@@ -443,7 +444,7 @@ def tune_command(given: TuneOptions) -> None:
         given.store_file, say, create=not given.resume, unfinished=unfinished
     ) as store:
         _, schedule = run_plan(
-            plan, machine, store, profile, budget_seconds=seconds, build_missing=not given.no_build
+            plan, machine, store, profile, budget=budget, build_missing=not given.no_build
         )
     assert isinstance(schedule, HalvingSchedule)
     result = search.search_result(schedule)

@@ -31,6 +31,7 @@ from ..planning import own, values
 from ..planning.axes import AXIS_OPTIONS, LIMITS
 from ..planning.plan import Plan, check_count, memory_line, narrow_to
 from ..run import preparation
+from ..run.budget import Budget
 from ..run.runner import RunProfile, run_plan
 from .options import OF_THE_SUITE
 
@@ -248,7 +249,7 @@ class SuiteSession:
                 self._machine,
                 store,
                 profile,
-                budget_seconds=self._budget,
+                budget=Budget(self._budget),
                 build_missing=False,
             )
             for record in store.records(run=run.id):

@@ -139,7 +139,9 @@ def _named(word: str, gpus: Gpus) -> Device:
                 f"{word} matches several GPUs: {_listed(matching)}. Give more characters."
             )
         if not matching and gpu is None:
-            raise UsageError(f"No GPU here has a UUID that begins with {word}. {there_are}")
+            raise UsageError(
+                f"No GPU of this machine has a UUID that begins with {word}. {there_are}"
+            )
     else:
         numbers = [int(part) for part in match.groups() if part]
         name = ":".join(["cuda", *map(str, numbers)])
@@ -149,11 +151,11 @@ def _named(word: str, gpus: Gpus) -> Device:
                 gpu = board
                 break
         if gpu is None:
-            raise UsageError(f"There is no GPU {numbers[0]} here. {there_are}")
+            raise UsageError(f"This machine has no GPU {numbers[0]}. {there_are}")
         if match[2] and not gpu.mig_enabled:
             raise UsageError(f"GPU {gpu.index} is not in MIG mode. Write cuda:{gpu.index}.")
         if match[2] and not matching:
-            raise UsageError(f"There is no {name} here. {there_are}")
+            raise UsageError(f"This machine has no {name}. {there_are}")
     if gpu is not None and not matching:  # a GPU in MIG mode, named as a whole
         slices = _listed(device for device in devices if device.index == gpu.index)
         if not slices:

@@ -568,8 +568,8 @@ def _limit(key: str, counts: Sequence[Any], most: int, choices: SuiteOverrides) 
     possible = tuple(count for count in counts if count <= most)
     if len(possible) < len(counts) and (choices[key] or not possible):
         raise UsageError(
-            f"{option_of(key)} {max(counts):g} is more than the {most} CPUs that dlbench may use "
-            f"here. Give at most {most}."
+            f"{option_of(key)} {max(counts):g} is more than the {most} CPUs that dlbench may "
+            f"use. Give at most {most}."
         )
     return possible
 

@@ -7,6 +7,7 @@ operator is named. Their records are kept in the stage `PROFILED`, and count for
 """
 
 import random
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from ..display.screen import StatusLine, err, say
 from ..planning.plan import Plan, PlannedLaunch
 from . import launch_files, preparation, turns
 from .answers import read_phase
+from .budget import Budget
 from .launch import LaunchRunner, run_attempts
 from .launcher import launch_process
 from .preparation import Reference
@@ -42,16 +44,30 @@ def profile_cells(
     machine: Machine,
     cells: Sequence[Cell],
     store: Store,
+    budget: Budget,
 ) -> None:
-    """Profile both sides of these cells, and keep the records in the store."""
+    """Profile both sides of these cells within the budget, and keep the records in the store."""
+    pair_seconds = dict.fromkeys(cells, 0.0)
+    for record in store.records(run=run.id):
+        if record.cell in pair_seconds:
+            pair_seconds[record.cell] = max(pair_seconds[record.cell], record.wall_seconds)
     say(
         f"profiling {counted(len(cells), 'slower cell')} on both sides, to name operators "
         "(--no-profile leaves it out)"
     )
     by_side = runners(plan, run, sides, sources, machine)
     with measuring(say, wait=True, computes=plan.computes):
+        skipped = 0
         for cell in cells:
-            profile_sides(by_side, cell, store.append)
+            if budget.has(FEWEST * pair_seconds[cell]):
+                profile_sides(by_side, cell, store.append, budget=budget)
+            else:
+                skipped += 1
+    if skipped:
+        say(
+            f"The budget leaves no time to profile {counted(skipped, 'slower cell')}, so no "
+            "operator is named for them."
+        )
 
 
 def runners(
@@ -97,6 +113,7 @@ def profile_sides(
     cell: Cell,
     keep: Callable[[Record], None],
     steps: int | None = None,
+    budget: Budget | None = None,
 ) -> StepDifference:
     """Profile both sides of a cell, this many steps a launch or those of `SECONDS`.
 
@@ -104,12 +121,16 @@ def profile_sides(
     """
     records: list[Record] = []
     difference = step_difference(cell, records)
+    pair_seconds = 0.0
     for block in range(MOST):
-        if block >= FEWEST and difference.named:
+        has_time = budget is None or budget.has(pair_seconds)
+        if block >= FEWEST and (difference.named or not has_time):
             break
+        began = time.monotonic()
         for record in _pair(by_side, cell, block, steps):
             keep(record)
             records.append(record)
+        pair_seconds = time.monotonic() - began
         difference = step_difference(cell, records)
         if difference.problem:
             break

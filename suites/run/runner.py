@@ -30,6 +30,7 @@ from ..planning.plan import Plan
 from ..planning.variables import OPTION, left_behind
 from . import capabilities, launch_files, preparation, quota, sides
 from .answers import read_phase
+from .budget import Budget
 from .groups import Group
 from .judge import FirstLosses, note_losses
 from .launch import LaunchRunner, run_attempts
@@ -71,7 +72,7 @@ def run_plan(
     store: Store,
     profile: RunProfile,
     *,
-    budget_seconds: float | None = None,
+    budget: Budget | None = None,
     build_missing: bool = True,
     matrix: Callable[[str, bool], str] | None = None,
 ) -> tuple[Run, Schedule]:
@@ -116,7 +117,7 @@ def run_plan(
             schedule = profile.schedule(plan, records, host_of(machine))
             display.follow(schedule)
             runner = Runner(
-                store, launchers, schedule, display, budget_seconds, ends_run=profile.ends_run
+                store, launchers, schedule, display, budget or Budget(), profile.ends_run
             )
             with interruption:
                 try:
@@ -238,8 +239,7 @@ class Runner:
     """Runners by side."""
     schedule: Schedule
     observer: ProgressDisplay
-    budget_seconds: float | None = None
-    clock: Callable[[], float] = time.monotonic
+    budget: Budget = field(default_factory=Budget)
     ends_run: bool = True
     """Whether the run is finished once its schedule needs no more launches."""
 
@@ -248,7 +248,6 @@ class Runner:
         self._plan = launcher.plan
         self._run = launcher.run
         self._quiet_wait = launcher.quiet_wait
-        self._start = self.clock()
         self._launched = 0
 
     def run(self) -> Schedule:
@@ -257,12 +256,12 @@ class Runner:
         It has the number of launches left. The run is marked as finished once none is missing.
         Raises StoreError when a record cannot be stored, and KeyboardInterrupt as it comes.
         """
-        self._start = self.clock()
+        self.budget.begin()
         for block in self.schedule.blocks():
-            wanted = self.schedule.wanted(block, self._seconds_of_budget())
+            wanted = self.schedule.wanted(block, self.budget.left())
             fitting = [launches for launches in wanted if self._fits(launches)]
             if fitting and self._quiet_wait is not None:
-                self._quiet_wait.before(block, self._seconds_of_budget())
+                self._quiet_wait.before(block, self.budget.left())
             before = self._launched
             complete = bool(fitting) and self._run_block(block, wanted)
             if self._quiet_wait is not None and self._launched > before:
@@ -299,12 +298,11 @@ class Runner:
 
         At most half of the budget is reserved for later launches.
         """
-        left = self._seconds_of_budget()
-        if left is None or self.budget_seconds is None or self._launched == 0:
+        if self.budget.seconds is None or self._launched == 0:
             return True
         expected = self.schedule.seconds_of(launches)
         reserved = self.schedule.reserved(launches[0].cell, launches[0].block)
-        return expected <= left - min(reserved, self.budget_seconds / 2)
+        return self.budget.has(expected + min(reserved, self.budget.seconds / 2))
 
     def _launch(self, launches: Group) -> None:
         """Make one launch, or a group of them at once, with the attempts that it takes."""
@@ -348,16 +346,10 @@ class Runner:
                 "--python PATH."
             )
 
-    def _seconds_of_budget(self) -> float | None:
-        """Return the seconds that are left of the budget, or None without one."""
-        if self.budget_seconds is None:
-            return None
-        return self.budget_seconds - (self.clock() - self._start)
-
     def _seconds_left(self) -> float:
         """Return the seconds until all is done, or the budget is spent."""
         needed = self.schedule.seconds_left()
-        allowed = self._seconds_of_budget()
+        allowed = self.budget.left()
         return needed if allowed is None else max(0.0, min(needed, allowed))
 
     def _tick(self, expected: float, afterwards: float, in_turns: bool) -> Callable[[Path], None]:

@@ -14,6 +14,7 @@ from dlbench.reports.results.storage.store import Store
 from dlbench.suites.environments.environment import BuildSource
 from dlbench.suites.planning.suite import parse
 from dlbench.suites.planning.values import Capacity
+from dlbench.suites.run.budget import Budget
 from dlbench.suites.run.launch import LaunchRunner
 from dlbench.suites.run.launcher import Launched
 from dlbench.suites.run.runner import Runner
@@ -119,7 +120,7 @@ def runner_of(
     host = next(iter(launchers.values())).host
     schedule = schedule(plan, store.records(run=run.id), host)
     clock = lambda: sum(launcher.time for launcher in set(by_side.values()))  # noqa: E731
-    return Runner(store, launchers, schedule, watcher or Mock(), budget, clock)
+    return Runner(store, launchers, schedule, watcher or Mock(), Budget(budget, clock))
 
 
 def launched(store):

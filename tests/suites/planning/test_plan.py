@@ -131,13 +131,14 @@ def test_on_a_gpu_the_smaller_mini_batches_of_a_cell_come_first_in_the_first_blo
     choices = SuiteOverrides(
         networks="fcn5,lstm32", frameworks="null", devices="cpu,gpus", batch_sizes=sizes, launches=2
     )
-    order = list(plan_of(choices, seed).order())
+    orders = [list(plan_of(choices, seed + more).order()) for more in range(5)]
+    order = orders[0]
     groups = {}
     for planned in order[: len(order) // 2]:
         groups.setdefault(any_batch_size(planned.cell), []).append(planned.cell.batch_size)
     assert all(sizes == sorted(sizes) for group, sizes in groups.items() if not group.on_cpu)
-    # The groups themselves stay mixed.
-    assert len({planned.cell.device for planned in order[:12]}) > 1
+    # The groups themselves stay mixed, which chance may hide in one order.
+    assert any(len({planned.cell.device for planned in order[:12]}) > 1 for order in orders)
 
 
 def test_a_mode_of_gpus_only_has_cells_there_alone():
