@@ -124,6 +124,16 @@ def by_machine(curves: Iterable[SomeCurve]) -> list[list[SomeCurve]]:
     return list(grouped(curves, lambda curve: curve.host.fingerprint).values())
 
 
+def points_of(
+    curves: Iterable[Curve[At, PointFindings, CurveFindings]],
+) -> list[CurvePoint[At, PointFindings]]:
+    """Return the points of all curves."""
+    points: list[CurvePoint[At, PointFindings]] = []
+    for curve in curves:
+        points += curve.points
+    return points
+
+
 def best_times(curves: Iterable[Curve[At, PointFindings, CurveFindings]]) -> dict[At, Summary]:
     """Return the fastest of the curves' times at each point."""
     best: dict[At, Summary] = {}
@@ -136,7 +146,9 @@ def best_times(curves: Iterable[Curve[At, PointFindings, CurveFindings]]) -> dic
 
 def usable(cell: CellResult) -> Summary | None:
     """Return the time of a cell with correct mathematics and no extra threads, else None."""
-    return None if cell.has(flag_kinds.THREADS_EXCEEDED) else cell.timed
+    if cell.has(flag_kinds.THREADS_EXCEEDED):
+        return None
+    return cell.timed
 
 
 def left_out_points(points: Iterable[AnyPoint]) -> list[str]:
@@ -154,15 +166,21 @@ def adjust_together(several: Iterable[Mapping[Key, Contrast]]) -> list[dict[Key,
     rows = list(several)
     p_values = []
     for row in rows:
-        p_values += [compared.p_value for compared in row.values() if compared.p_value is not None]
+        for compared in row.values():
+            if compared.p_value is not None:
+                p_values.append(compared.p_value)
     adjusted_values = iter(holm(p_values))
-
-    def adjust(compared: Contrast) -> Contrast:
-        if compared.p_value is None:
-            return compared
-        return replace(compared, p_adjusted=next(adjusted_values), family=len(p_values))
-
-    return [{key: adjust(compared) for key, compared in row.items()} for row in rows]
+    adjusted_rows = []
+    for row in rows:
+        adjusted_row = {}
+        for key, compared in row.items():
+            adjusted = compared
+            if compared.p_value is not None:
+                p_adjusted = next(adjusted_values)
+                adjusted = replace(compared, p_adjusted=p_adjusted, family=len(p_values))
+            adjusted_row[key] = adjusted
+        adjusted_rows.append(adjusted_row)
+    return adjusted_rows
 
 
 def computes_nothing(cell: CellResult) -> bool:
@@ -202,23 +220,18 @@ def _number_or_zero(row: Any) -> int:
 
 def curve_columns(*left_out: str) -> tuple[Column[AnyCurve], ...]:
     """Return the columns of a curve's machine and of its axes but those left out."""
-    return (
-        *host_columns(lambda curve: curve.host),
-        *axis_columns(
-            lambda curve: curve.cell, [name for name in axes.NAMES if name not in left_out]
-        ),
-    )
+    names = [name for name in axes.NAMES if name not in left_out]
+    return (*host_columns(lambda curve: curve.host), *axis_columns(lambda curve: curve.cell, names))
 
 
 def cell_columns(*names: str) -> tuple[Column[AnyPoint], ...]:
     """Return columns of these attributes of a point's cell."""
-    columns: tuple[Column[AnyPoint], ...] = attributes(
-        lambda point: point.cell, *names, seconds=MEDIAN
-    )
-    return tuple(
-        replace(column, key="seconds_per_minibatch") if column.key == "seconds" else column
-        for column in columns
-    )
+    columns: list[Column[AnyPoint]] = []
+    for column in attributes(lambda point: point.cell, *names, seconds=MEDIAN):
+        if column.key == "seconds":
+            column = replace(column, key="seconds_per_minibatch")
+        columns.append(column)
+    return tuple(columns)
 
 
 def finding_columns(*names: str, **fields: Any) -> tuple[Column[Any], ...]:
@@ -272,6 +285,8 @@ def curve_rows(
     columns_of_point: Sequence[Column[AnyPoint]],
 ) -> Rows:
     """Return a CSV line for each point."""
-    pairs = [(curve, point) for curve in curves for point in curve.points]
+    pairs = []
+    for curve in curves:
+        pairs += [(curve, point) for point in curve.points]
     columns = (*within(columns_of_curve, itemgetter(0)), *within(columns_of_point, itemgetter(1)))
     return csv_rows(columns, pairs)
