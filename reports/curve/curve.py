@@ -226,12 +226,15 @@ def curve_columns(*left_out: str) -> tuple[Column[AnyCurve], ...]:
 
 def cell_columns(*names: str) -> tuple[Column[AnyPoint], ...]:
     """Return columns of these attributes of a point's cell."""
-    columns: list[Column[AnyPoint]] = []
-    for column in attributes(lambda point: point.cell, *names, seconds=MEDIAN):
+    columns: tuple[Column[AnyPoint], ...] = attributes(
+        lambda point: point.cell, *names, seconds=MEDIAN
+    )
+    renamed = []
+    for column in columns:
         if column.key == "seconds":
             column = replace(column, key="seconds_per_minibatch")
-        columns.append(column)
-    return tuple(columns)
+        renamed.append(column)
+    return tuple(renamed)
 
 
 def finding_columns(*names: str, **fields: Any) -> tuple[Column[Any], ...]:

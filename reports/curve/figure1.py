@@ -259,7 +259,7 @@ def growth(size: int, larger: int, times: Mapping[int, Summary]) -> Estimate:
     power = 1 / doublings
 
     def spread_over_doublings(value: float) -> float:
-        return value**power
+        return float(value**power)
 
     return gain.changed(spread_over_doublings, f"{gain.method}, for each doubling")
 

@@ -109,12 +109,12 @@ def style(colour: int, mark: int, dashes: int) -> Style:
 
 def marks_of(lines: Iterable[Line], **meanings: str) -> list[tuple[str, Style]]:
     """Return the legend of those marks that these lines have, with their meanings."""
-    used = set()
+    used: set[str] = set()
     for line in lines:
         used.update(name for name, places in line.marks.items() if places)
     look = {"color": GREY, "linestyle": "", "marker": "o"}
     meanings = {**meanings, "apart": "does not count", "ended": "memory ended there"}
-    legend = []
+    legend: list[tuple[str, Style]] = []
     for name, meaning in meanings.items():
         if name in used:
             legend.append((meaning, {**look, **_MARKS[name]}))
