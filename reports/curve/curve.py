@@ -21,7 +21,7 @@ from dlbench.reports.columns import (
     objects,
     within,
 )
-from dlbench.reports.formats.csv import MEDIAN, Rows
+from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
 from dlbench.reports.formats.layout import MISSING, Entry
 from dlbench.reports.left_out import left_out
 from dlbench.reports.results import flag_kinds
@@ -116,7 +116,11 @@ def find_knee(
 
 def along(cells: Iterable[CellResult], *names: str) -> dict[Place, list[CellResult]]:
     """Group cells that differ in these axes alone. Cells and groups keep their order."""
-    return grouped(cells, lambda cell: Place(cell.column.machine, axes.without(cell.cell, *names)))
+
+    def shared_place(cell: CellResult) -> Place:
+        return Place(cell.column.machine, axes.without(cell.cell, *names))
+
+    return grouped(cells, shared_place)
 
 
 def by_machine(curves: Iterable[SomeCurve]) -> list[list[SomeCurve]]:
@@ -247,11 +251,24 @@ def finding_column(
 ) -> Column[AnyPoint]:
     """Return a column of a finding about points. Its field is empty where that is None."""
 
-    def text(point: AnyPoint) -> str:
-        value = getattr(point.findings, name)
-        return "" if value is None else written(value)
+    def finding(point: AnyPoint) -> Any:
+        return getattr(point.findings, name)
 
-    return Column(name, heading, lambda point: getattr(point.findings, name), text)
+    def text(point: AnyPoint) -> str:
+        value = finding(point)
+        if value is None:
+            return ""
+        return written(value)
+
+    return Column(name, heading, finding, text)
+
+
+def estimate_fields(names: Iterable[str]) -> list[str]:
+    """Return the CSV fields of estimates: the value of each and the ends of its interval."""
+    fields = []
+    for name in names:
+        fields += [f"{name}.{part}" for part in VALUE]
+    return fields
 
 
 def filled(

@@ -665,6 +665,7 @@ def _text(learnt: Learnt) -> dict[str, Any]:
 
 def _loss_curve(net: Net, training: TrainingLosses, learnt: Learnt) -> dict[str, Any]:
     record = training.record
+    blocks = [list(block) for block in zip(training.steps, training.losses, strict=True)]
     return {
         **net._asdict(),
         "framework": record.cell.framework,
@@ -675,7 +676,7 @@ def _loss_curve(net: Net, training: TrainingLosses, learnt: Learnt) -> dict[str,
         "ended": record.outcome.curve_ended,
         "loss": learnt.loss(net),
         "steps_to_target": training.steps_to(learnt.target),
-        "blocks": [list(block) for block in zip(training.steps, training.losses, strict=True)],
+        "blocks": blocks,
         "confirmed": training.confirmed,
         "checks": [check._asdict() for check in training.checks],
     }

@@ -849,18 +849,14 @@ _THREADS: tuple[Column[ThreadsCompared], ...] = (
 )
 
 
+def _crossing_data(crossed: SeriesCrossing) -> dict[str, Any]:
+    return crossed.crossing.data("units")
+
+
 _CROSSING: tuple[Column[SeriesCrossing], ...] = (
     *attributes(lambda crossed: crossed, "what", "first", "second"),
     *attributes(lambda crossed: crossed.size, *_SERIES),
-    *attributes(
-        lambda crossed: crossed.crossing.data("units"),
-        "where",
-        "units",
-        "interval",
-        "clear",
-        "smallest",
-        "largest",
-    ),
+    *attributes(_crossing_data, "where", "units", "interval", "clear", "smallest", "largest"),
 )
 
 

@@ -366,6 +366,10 @@ def _curve_of_cost(cost: Exactness) -> ChainCurve:
     return cost.curve
 
 
+def _crossing_data(crossed: ChainsCrossing) -> dict[str, Any]:
+    return crossed.crossing.data("chains")
+
+
 _EXACTNESS: tuple[Column[Exactness], ...] = (
     *within(curve_columns("batch_size"), _curve_of_cost),
     *attributes(lambda cost: cost, "units", "order", "chains", "ratio", ratio=VALUE),
@@ -375,15 +379,7 @@ _CROSSING: tuple[Column[ChainsCrossing], ...] = (
     *attributes(lambda crossed: crossed, "specification", "what"),
     Column("first", "of few chains", lambda crossed: crossed.first),
     Column("second", "of many", lambda crossed: crossed.second),
-    *attributes(
-        lambda crossed: crossed.crossing.data("chains"),
-        "where",
-        "chains",
-        "interval",
-        "clear",
-        "smallest",
-        "largest",
-    ),
+    *attributes(_crossing_data, "where", "chains", "interval", "clear", "smallest", "largest"),
     Column("", "chains from which on", lambda crossed: crossed.crossing.words),
 )
 

@@ -46,6 +46,7 @@ from dlbench.reports.curve.curve import (
     curve_columns,
     curve_objects,
     curve_rows,
+    estimate_fields,
     filled,
     finding_column,
     finding_columns,
@@ -54,7 +55,6 @@ from dlbench.reports.curve.curve import (
 )
 from dlbench.reports.curve.training import steps_to
 from dlbench.reports.formats import layout
-from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.formats.pictures import Interval
 from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, Report, ReportOptions, ReportSource
@@ -516,12 +516,16 @@ def _key_columns(curve: TeamCurve) -> list[Column[TeamPoint]]:
     """Return the columns that identify a point of a curve."""
     columns: list[Column[TeamPoint]] = []
     if _shows_threads(curve):
-        columns.append(Column("", "p", lambda point: point.cell.column.threads or "default"))
+        columns.append(Column("", "p", _threads))
     columns.append(Column("", "w", lambda point: point.at.world_size))
     if any(point.at.sync != EVERY_STEP for point in curve.points):
         columns.append(Column("", "sync", _sync))
     columns.append(Column("", "batch", lambda point: point.at.batch_size))
     return columns
+
+
+def _threads(point: TeamPoint) -> int | str:
+    return point.cell.column.threads or "default"
 
 
 def _sync(point: TeamPoint) -> str:
@@ -717,10 +721,7 @@ _CURVE: tuple[Column[TeamCurve], ...] = (
     *curve_columns(*AXES),
     Column("effective_cpus", None, lambda curve: curve.host.effective_cpus, fields=None),
 )
-_CSV_OF_GAINS = {
-    way: (*(f"{name}.{part}" for name in names for part in VALUE), "reason")
-    for way, names in WAYS.items()
-}
+_CSV_OF_GAINS = {way: (*estimate_fields(figures), "reason") for way, figures in WAYS.items()}
 _POINT: tuple[Column[TeamPoint], ...] = (
     *attributes(lambda point: point.cell.column, *AXES[:2]),
     *attributes(lambda point: point.at, *AXES[2:]),

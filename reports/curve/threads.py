@@ -44,6 +44,7 @@ from dlbench.reports.curve.curve import (
     curve_columns,
     curve_objects,
     curve_rows,
+    estimate_fields,
     filled,
     finding_column,
     finding_columns,
@@ -297,8 +298,12 @@ def _comparisons(row: ThreadCurve) -> dict[CountPair, Contrast]:
 
 def _fastest(times: Mapping[int, Summary], limit: int | None = None) -> int:
     """Return the fastest count up to a limit, or 0 if there is none."""
+
+    def time_and_count(count: int) -> tuple[float, int]:
+        return times[count].median, count
+
     within = [count for count in times if limit is None or count <= limit]
-    return min(within, key=lambda count: (times[count].median, count), default=0)
+    return min(within, key=time_and_count, default=0)
 
 
 def _best(times: Mapping[int, Summary], limit: int | None, compare: Compare) -> int | None:
@@ -954,12 +959,7 @@ _CURVE: tuple[Column[ThreadCurve], ...] = (
 )
 _PARAMETERS = ("seconds_at_one", "serial", "crosstalk", "fastest_threads")
 _LAW: tuple[Column[ThreadCurve], ...] = (
-    Column(
-        "law",
-        None,
-        _law,
-        fields=("law", *(f"{name}.{part}" for name in _PARAMETERS for part in VALUE)),
-    ),
+    Column("law", None, _law, fields=("law", *estimate_fields(_PARAMETERS))),
     Column("laws_rejected", None, _rejections),
 )
 
