@@ -490,17 +490,7 @@ def _picture(content: BatchCurves, places: Sequence[Place], quantity: str) -> pi
             lines_of_panel.append(_line(curve, quantity, line_style))
         panels.append(pictures.CurvePanel(network, lines_of_panel, _ticks(lines_of_panel)))
         lines += lines_of_panel
-    names = _place_names(content.curves)
-    legend: list[tuple[str, pictures.Style]] = []
-    if len(rows) > 1:
-        for row in rows:
-            legend.append((row_name(row), styles[row, places[0]]))
-    if len(places) > 1:
-        for place in places:
-            look = dict(styles[rows[0], place])
-            if len(rows) > 1:
-                look.update(color="black", marker="")
-            legend.append((names[place], look))
+    legend = _style_legend(rows, places, styles, _place_names(content.curves))
     legend += pictures.marks_of(
         lines,
         best="best mini-batch: the smallest\nnot clearly slower than the fastest",
@@ -531,6 +521,26 @@ def _styles(
             look = place_of_row if len(rows) > 1 else kind
             styles[row, place] = pictures.style(look, look, kind)
     return styles
+
+
+def _style_legend(
+    rows: Sequence[Cell],
+    places: Sequence[Place],
+    styles: Mapping[tuple[Cell, Place], pictures.Style],
+    names: Mapping[Place, str],
+) -> list[tuple[str, pictures.Style]]:
+    """Return the names of the rows and of the places, each where there are several."""
+    legend: list[tuple[str, pictures.Style]] = []
+    if len(rows) > 1:
+        for row in rows:
+            legend.append((row_name(row), styles[row, places[0]]))
+    if len(places) > 1:
+        for place in places:
+            look = dict(styles[rows[0], place])
+            if len(rows) > 1:
+                look.update(color="black", marker="")
+            legend.append((names[place], look))
+    return legend
 
 
 def _line(curve: BatchCurve, quantity: str, line_style: pictures.Style) -> pictures.Line:

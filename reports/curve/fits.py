@@ -203,6 +203,7 @@ def _observe(times: Mapping[int, Summary]) -> _Observations:
             logarithms = np.log(summary.launch_medians)
             variance = float(np.var(logarithms, ddof=1))
         else:
+            # A single value has no variance.
             logarithms = np.log([summary.median])
             variance = 0.0
         launches.append(logarithms)
@@ -242,8 +243,8 @@ def _fit(law: str, data: _Observations) -> Fit:
     if data.launches and not rejected:
         least_variance = 0.0
         if probability is not None and probability < MISFIT_SIGNIFICANCE:
-            # A misfit small enough to be tolerated exceeds the launches' own deviation: the
-            # intervals include it.
+            # The misfit is tolerated but exceeds the launches' own deviation: the intervals
+            # include it.
             least_variance = misfit / (len(data.logs) - len(theta))
         replicates = _replicate(parts, theta, least_variance, data)
     crosstalk = fastest = None
@@ -466,14 +467,14 @@ def fit_line(times: Mapping[int, Summary]) -> StraightLine:
     theta = np.linalg.lstsq(columns, seconds / middle, rcond=None)[0]
     misses = seconds / middle - columns @ theta
     deviation = _line_deviation(misses, [misses[across == x] for x in times])
-    values = fixed, slope = float(theta[0]), float(theta[1])
+    fixed, slope = float(theta[0]), float(theta[1])
     if deviation is None:
         method = "no interval: too few points"
-        estimates = [Estimate(value, None, None, method) for value in values]
+        estimates = [Estimate(value, None, None, method) for value in (fixed, slope)]
     else:
         estimates = []
         halves = deviation * np.sqrt(np.diag(np.linalg.inv(columns.T @ columns)))
-        for value, half in zip(values, halves, strict=True):
+        for value, half in zip((fixed, slope), halves, strict=True):
             low, high = float(value - half), float(value + half)
             estimates.append(Estimate(value, low, high, STUDENT_METHOD))
     largest_residual = None
