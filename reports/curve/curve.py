@@ -21,7 +21,7 @@ from dlbench.reports.columns import (
     objects,
     within,
 )
-from dlbench.reports.formats.csv import MEDIAN, Rows
+from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
 from dlbench.reports.formats.layout import MISSING, Entry
 from dlbench.reports.left_out import left_out
 from dlbench.reports.results import flag_kinds
@@ -116,12 +116,26 @@ def find_knee(
 
 def along(cells: Iterable[CellResult], *names: str) -> dict[Place, list[CellResult]]:
     """Group cells that differ in these axes alone. Cells and groups keep their order."""
-    return grouped(cells, lambda cell: Place(cell.column.machine, axes.without(cell.cell, *names)))
+
+    def shared_place(cell: CellResult) -> Place:
+        return Place(cell.column.machine, axes.without(cell.cell, *names))
+
+    return grouped(cells, shared_place)
 
 
 def by_machine(curves: Iterable[SomeCurve]) -> list[list[SomeCurve]]:
     """Group curves by their machines. Curves and groups keep their order."""
     return list(grouped(curves, lambda curve: curve.host.fingerprint).values())
+
+
+def points_of(
+    curves: Iterable[Curve[At, PointFindings, CurveFindings]],
+) -> list[CurvePoint[At, PointFindings]]:
+    """Return the points of all curves."""
+    points: list[CurvePoint[At, PointFindings]] = []
+    for curve in curves:
+        points += curve.points
+    return points
 
 
 def best_times(curves: Iterable[Curve[At, PointFindings, CurveFindings]]) -> dict[At, Summary]:
@@ -136,7 +150,9 @@ def best_times(curves: Iterable[Curve[At, PointFindings, CurveFindings]]) -> dic
 
 def usable(cell: CellResult) -> Summary | None:
     """Return the time of a cell with correct mathematics and no extra threads, else None."""
-    return None if cell.has(flag_kinds.THREADS_EXCEEDED) else cell.timed
+    if cell.has(flag_kinds.THREADS_EXCEEDED):
+        return None
+    return cell.timed
 
 
 def left_out_points(points: Iterable[AnyPoint]) -> list[str]:
@@ -154,15 +170,21 @@ def adjust_together(several: Iterable[Mapping[Key, Contrast]]) -> list[dict[Key,
     rows = list(several)
     p_values = []
     for row in rows:
-        p_values += [compared.p_value for compared in row.values() if compared.p_value is not None]
+        for compared in row.values():
+            if compared.p_value is not None:
+                p_values.append(compared.p_value)
     adjusted_values = iter(holm(p_values))
-
-    def adjust(compared: Contrast) -> Contrast:
-        if compared.p_value is None:
-            return compared
-        return replace(compared, p_adjusted=next(adjusted_values), family=len(p_values))
-
-    return [{key: adjust(compared) for key, compared in row.items()} for row in rows]
+    adjusted_rows = []
+    for row in rows:
+        adjusted_row = {}
+        for key, compared in row.items():
+            adjusted = compared
+            if compared.p_value is not None:
+                p_adjusted = next(adjusted_values)
+                adjusted = replace(compared, p_adjusted=p_adjusted, family=len(p_values))
+            adjusted_row[key] = adjusted
+        adjusted_rows.append(adjusted_row)
+    return adjusted_rows
 
 
 def computes_nothing(cell: CellResult) -> bool:
@@ -202,12 +224,8 @@ def _number_or_zero(row: Any) -> int:
 
 def curve_columns(*left_out: str) -> tuple[Column[AnyCurve], ...]:
     """Return the columns of a curve's machine and of its axes but those left out."""
-    return (
-        *host_columns(lambda curve: curve.host),
-        *axis_columns(
-            lambda curve: curve.cell, [name for name in axes.NAMES if name not in left_out]
-        ),
-    )
+    names = [name for name in axes.NAMES if name not in left_out]
+    return (*host_columns(lambda curve: curve.host), *axis_columns(lambda curve: curve.cell, names))
 
 
 def cell_columns(*names: str) -> tuple[Column[AnyPoint], ...]:
@@ -215,10 +233,12 @@ def cell_columns(*names: str) -> tuple[Column[AnyPoint], ...]:
     columns: tuple[Column[AnyPoint], ...] = attributes(
         lambda point: point.cell, *names, seconds=MEDIAN
     )
-    return tuple(
-        replace(column, key="seconds_per_minibatch") if column.key == "seconds" else column
-        for column in columns
-    )
+    renamed = []
+    for column in columns:
+        if column.key == "seconds":
+            column = replace(column, key="seconds_per_minibatch")
+        renamed.append(column)
+    return tuple(renamed)
 
 
 def finding_columns(*names: str, **fields: Any) -> tuple[Column[Any], ...]:
@@ -231,11 +251,24 @@ def finding_column(
 ) -> Column[AnyPoint]:
     """Return a column of a finding about points. Its field is empty where that is None."""
 
-    def text(point: AnyPoint) -> str:
-        value = getattr(point.findings, name)
-        return "" if value is None else written(value)
+    def finding(point: AnyPoint) -> Any:
+        return getattr(point.findings, name)
 
-    return Column(name, heading, lambda point: getattr(point.findings, name), text)
+    def text(point: AnyPoint) -> str:
+        value = finding(point)
+        if value is None:
+            return ""
+        return written(value)
+
+    return Column(name, heading, finding, text)
+
+
+def estimate_fields(names: Iterable[str]) -> list[str]:
+    """Return the CSV fields of estimates: the value of each and the ends of its interval."""
+    fields = []
+    for name in names:
+        fields += [f"{name}.{part}" for part in VALUE]
+    return fields
 
 
 def filled(
@@ -272,6 +305,8 @@ def curve_rows(
     columns_of_point: Sequence[Column[AnyPoint]],
 ) -> Rows:
     """Return a CSV line for each point."""
-    pairs = [(curve, point) for curve in curves for point in curve.points]
+    pairs = []
+    for curve in curves:
+        pairs += [(curve, point) for point in curve.points]
     columns = (*within(columns_of_curve, itemgetter(0)), *within(columns_of_point, itemgetter(1)))
     return csv_rows(columns, pairs)

@@ -37,7 +37,10 @@ def sizes_of(matrix: Matrix, networks: Networks) -> dict[Place, dict[Size, CellR
         return cell.work.network, cell.work.specification
 
     cells = [cell for cell in matrix.cells.values() if network_key(cell) in sizes]
-    cells_by_size = {}
+    cells_by_place = {}
     for place, cells_of_place in along(cells, "network", "specification").items():
-        cells_by_size[place] = {sizes[network_key(cell)]: cell for cell in cells_of_place}
-    return cells_by_size
+        cells_by_size = {}
+        for cell in cells_of_place:
+            cells_by_size[sizes[network_key(cell)]] = cell
+        cells_by_place[place] = cells_by_size
+    return cells_by_place

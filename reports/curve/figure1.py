@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import Status
+from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.columns import Column, objects
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
@@ -43,6 +43,7 @@ from dlbench.reports.curve.curve import (
     finding_columns,
     grid,
     left_out_points,
+    points_of,
     usable,
 )
 from dlbench.reports.formats import layout
@@ -131,11 +132,16 @@ def figure1(matrix: Matrix) -> BatchCurves:
 
     cells = [cell for cell in matrix.cells.values() if cell.cell.batch_size is not None]
     cells_by_place = along(cells, "batch_size")
-    curves = []
+    drawn = []
+    left_out = []
     for place in sorted(cells_by_place, key=order):
-        curves.append(_curve(matrix.hosts[place.machine], place, cells_by_place[place]))
-    drawn = [curve for curve in curves if len(curve.points) > 1] or curves
-    left_out = [curve for curve in curves if curve not in drawn]
+        curve = _curve(matrix.hosts[place.machine], place, cells_by_place[place])
+        if len(curve.points) > 1:
+            drawn.append(curve)
+        else:
+            left_out.append(curve)
+    if not drawn:
+        drawn, left_out = left_out, []
     notes = list(matrix.notes)
     unknown = len(matrix.cells) - len(cells)
     if unknown:
@@ -153,12 +159,16 @@ def _curve(host: Host, place: Place, cells: Iterable[CellResult]) -> BatchCurve:
             timed[size] = seconds
     kept = list(timed)
     for doubt in _DOUBTS:
-        kept = [size for size in kept if not by_size[size].has(doubt)] or kept
+        undoubted = [size for size in kept if not by_size[size].has(doubt)]
+        if undoubted:
+            kept = undoubted
     times = {size: timed[size] for size in kept}
-    grown = {size: growth(smaller, size, times) for smaller, size in pairwise(kept)}
+    growth_by_size = {}
+    for smaller, size in pairwise(kept):
+        growth_by_size[size] = growth(smaller, size, times)
     points = []
     for size, cell in by_size.items():
-        findings = BatchSizeFindings(grown.get(size))
+        findings = BatchSizeFindings(growth_by_size.get(size))
         points.append(CurvePoint(size, cell, timed.get(size), findings, size in times))
     best, *as_fast = fastest_sizes(times) or (None,)
     knee = knee_of(times)
@@ -171,10 +181,17 @@ def _curve(host: Host, place: Place, cells: Iterable[CellResult]) -> BatchCurve:
 
 
 def _memory_end(cells: Mapping[int, CellResult]) -> int | None:
-    """Return the smallest size that memory was too small for, above all sizes with a number."""
-    largest = max((size for size, cell in cells.items() if cell.seconds is not None), default=0)
-    ended = [size for size, cell in cells.items() if cell.status is Status.OUT_OF_MEMORY]
-    return min((size for size in ended if size > largest), default=None)
+    """Return the smallest size that memory was too small for, above all sizes with a number.
+
+    The sizes rise.
+    """
+    end = None
+    for size, cell in cells.items():
+        if cell.seconds is not None:
+            end = None
+        elif cell.status is Status.OUT_OF_MEMORY and end is None:
+            end = size
+    return end
 
 
 def curve_place(curve: BatchCurve) -> Place:
@@ -184,22 +201,32 @@ def curve_place(curve: BatchCurve) -> Place:
 
 def shown(point: BatchPoint, quantity: str) -> Numbers | None:
     """Return the value of a quantity with the ends of its interval, or None for a missing cell."""
-    return QUANTITIES[quantity].value(point.cell) if point.cell.shown else None
+    if not point.cell.shown:
+        return None
+    return QUANTITIES[quantity].value(point.cell)
 
 
 def _gain(size: int, other: int, times: Mapping[int, Summary]) -> Estimate:
     """Return throughput at another size over that at a size."""
-    return ratio(times[size], times[other]).changed(lambda value: value * other / size)
+
+    def count_examples(value: float) -> float:
+        return value * other / size
+
+    return ratio(times[size], times[other]).changed(count_examples)
 
 
 def fastest_sizes(times: Mapping[int, Summary]) -> tuple[int, ...]:
     """Return the rising mini-batch sizes whose throughput is not clearly lower than the highest."""
-    fastest = min(times, key=lambda size: times[size].median / size, default=0)
-    return tuple(
-        size
-        for size in sorted(times)
-        if judge_ratio(_gain(size, fastest, times)) is not RatioVerdict.SLOWER
-    )
+
+    def seconds_of_example(size: int) -> float:
+        return times[size].median / size
+
+    fastest = min(times, key=seconds_of_example, default=0)
+    sizes = []
+    for size in sorted(times):
+        if judge_ratio(_gain(size, fastest, times)) is not RatioVerdict.SLOWER:
+            sizes.append(size)
+    return tuple(sizes)
 
 
 def _pays_not(gains: Iterable[Estimate]) -> bool:
@@ -228,8 +255,13 @@ def knee_of(times: Mapping[int, Summary]) -> BatchSizeKnee | None:
 def growth(size: int, larger: int, times: Mapping[int, Summary]) -> Estimate:
     """Return throughput at the larger size over that at the smaller, for each doubling between."""
     gain = _gain(size, larger, times)
-    power = 1 / math.log2(larger / size)
-    return gain.changed(lambda value: value**power, f"{gain.method}, for each doubling")
+    doublings = math.log2(larger / size)
+    power = 1 / doublings
+
+    def spread_over_doublings(value: float) -> float:
+        return float(value**power)
+
+    return gain.changed(spread_over_doublings, f"{gain.method}, for each doubling")
 
 
 def figure1_page(content: BatchCurves, quantity: str = "seconds") -> layout.Page:
@@ -238,8 +270,12 @@ def figure1_page(content: BatchCurves, quantity: str = "seconds") -> layout.Page
         # No measured cell has a place on a curve: the notes say why.
         return layout.Page(content.notes or (layout.NOTHING,), ())
     names = _place_names(content.curves)
-    machines = {curve.host.fingerprint for curve in content.curves}
-    common = layout.common_flags(point.cell for curve in content.curves for point in curve.timed)
+    machines = set()
+    timed_cells = []
+    for curve in content.curves:
+        machines.add(curve.host.fingerprint)
+        timed_cells += [point.cell for point in curve.timed]
+    common = layout.common_flags(timed_cells)
     tables = []
     for (network, place), curves in grouped(content.curves, _network_and_place).items():
         title = f"{network}, {names[place]}"
@@ -294,7 +330,15 @@ def _entry(
 
 
 def _legend(content: BatchCurves, common: set[flag_kinds.FlagKind], quantity: str) -> list[str]:
-    points = [point for curve in content.curves for point in curve.points]
+    points = points_of(content.curves)
+    has_intervals = False
+    has_doubts = False
+    for point in points:
+        value = shown(point, quantity)
+        if value is not None and value[1] is not None:
+            has_intervals = True
+        if point.seconds is not None and not point.takes_part:
+            has_doubts = True
     lines = []
     meaning = legend(quantity)
     if meaning:
@@ -305,10 +349,9 @@ def _legend(content: BatchCurves, common: set[flag_kinds.FlagKind], quantity: st
             f"below the highest; {_KNEE} the knee: no larger mini-batch raises throughput by "
             f"{PAYS:.0%} or more per doubling; others that the intervals allow are in brackets."
         )
-    values = [shown(point, quantity) for point in points]
-    if any(value is not None and value[1] is not None for value in values):
+    if has_intervals:
         lines.append(layout.HALF_WIDTH)
-    if any(point.seconds is not None and not point.takes_part for point in points):
+    if has_doubts:
         lines.append(
             "Sizes measured with an older environment, without a parity check, or disturbed by "
             "other programs or a slowed GPU do not count for best and knee."
@@ -318,10 +361,10 @@ def _legend(content: BatchCurves, common: set[flag_kinds.FlagKind], quantity: st
     lines += left_out_points(points)
     left_out = content.conclusions.left_out
     if left_out:
-        networks = ", ".join(dict.fromkeys(curve.cell.network for curve in left_out))
+        networks = dict.fromkeys(curve.cell.network for curve in left_out)
         lines.append(
             f"Not shown: {counted(len(left_out), 'row')} measured at one mini-batch size only "
-            f"({networks})."
+            f"({', '.join(networks)})."
         )
     return [*lines, *content.notes]
 
@@ -364,11 +407,17 @@ def _knee_words(curve: BatchCurve) -> str:
         assert last.findings.growth_per_doubling is not None
         gain = last.findings.growth_per_doubling.value - 1
         text = f"no knee: {last.at} still gains {gain:.0%} for a doubling"
-        return text if earliest is None else f"{text} (at {earliest} noise may hide one)"
+        if earliest is not None:
+            text += f" (at {earliest} noise may hide one)"
+        return text
+    text = f"knee at {at}"
     if latest is None:
-        later = " or later" if earliest == at else f" ({earliest} or later)"
-        return f"knee at {at}{later}"
-    return f"knee at {at}" if earliest == latest else f"knee at {at} ({earliest} to {latest})"
+        if earliest == at:
+            return f"{text} or later"
+        return f"{text} ({earliest} or later)"
+    if earliest == latest:
+        return text
+    return f"{text} ({earliest} to {latest})"
 
 
 def _place_names(curves: Sequence[BatchCurve]) -> dict[Place, str]:
@@ -377,11 +426,13 @@ def _place_names(curves: Sequence[BatchCurve]) -> dict[Place, str]:
     Machines are named where there are several.
     """
     hosts = {curve_place(curve): curve.host for curve in curves}
-    several = len({place.machine for place in hosts}) > 1
+    machines = {place.machine for place in hosts}
     names = {}
     for place, host in hosts.items():
-        machine = f", {host.name}" if several else ""
-        names[place] = place_name(place.cell) + network_name(place.cell) + machine
+        name = place_name(place.cell) + network_name(place.cell)
+        if len(machines) > 1:
+            name += f", {host.name}"
+        names[place] = name
     return names
 
 
@@ -407,8 +458,10 @@ def figure1_to_picture(content: BatchCurves, path: Path, quantity: str = "second
     """
     places = list(dict.fromkeys(map(curve_place, content.curves)))
     most = len(pictures.DASHES)
-    pages = [places[start : start + most] for start in range(0, max(1, len(places)), most)]
-    return pictures.draw((_picture(content, page, quantity) for page in pages), path)
+    pages = []
+    for start in range(0, max(1, len(places)), most):
+        pages.append(_picture(content, places[start : start + most], quantity))
+    return pictures.draw(pages, path)
 
 
 def _picture(content: BatchCurves, places: Sequence[Place], quantity: str) -> pictures.Picture:
@@ -416,58 +469,91 @@ def _picture(content: BatchCurves, places: Sequence[Place], quantity: str) -> pi
 
     With a single row, places have all three.
     """
-    names = _place_names(content.curves)
-    drawn = [curve for curve in content.curves if curve.timed and curve_place(curve) in places]
-    rows = sorted({row_of(curve.cell) for curve in drawn})
-    drawn_places = {curve_place(curve) for curve in drawn}
+    drawn = []
+    drawn_rows = set()
+    drawn_places = set()
+    for curve in content.curves:
+        place = curve_place(curve)
+        if curve.timed and place in places:
+            drawn.append(curve)
+            drawn_rows.add(row_of(curve.cell))
+            drawn_places.add(place)
+    rows = sorted(drawn_rows)
     places = [place for place in places if place in drawn_places]
-    styles = {}
-    for place_of_row, row in enumerate(rows):
-        for kind, place in enumerate(places):
-            look = place_of_row if len(rows) > 1 else kind
-            styles[row, place] = pictures.style(look, look, kind)
+    styles = _styles(rows, places)
     panels = []
+    lines = []
     for network, curves in groupby(drawn, lambda curve: curve.cell.network):
-        lines = []
+        lines_of_panel = []
         for curve in curves:
             line_style = styles[row_of(curve.cell), curve_place(curve)]
-            lines.append(_line(curve, quantity, line_style))
-        panels.append(pictures.CurvePanel(network, lines, _ticks(lines)))
-    legend: list[tuple[str, pictures.Style]] = []
-    if len(rows) > 1:
-        legend += [(row_name(row), styles[row, places[0]]) for row in rows]
-    if len(places) > 1:
-        plain = {"color": "black", "marker": ""} if len(rows) > 1 else {}
-        legend += [(names[place], {**styles[rows[0], place], **plain}) for place in places]
+            lines_of_panel.append(_line(curve, quantity, line_style))
+        panels.append(pictures.CurvePanel(network, lines_of_panel, _ticks(lines_of_panel)))
+        lines += lines_of_panel
+    legend = _style_legend(rows, places, styles, _place_names(content.curves))
     legend += pictures.marks_of(
-        (line for panel in panels for line in panel.lines),
+        lines,
         best="best mini-batch: the smallest\nnot clearly slower than the fastest",
         knee=f"knee: from it on no doubling\ngains {PAYS:.0%}",
     )
     machines = dict.fromkeys(curve.host.name for curve in drawn)
     where = f"on {' and '.join(machines)}" if drawn else layout.NOTHING
-    bars = pictures.coverage(point for curve in drawn for point in curve.timed)
+    bars = pictures.coverage(points_of(drawn))
     title = QUANTITIES[quantity].title
+    unit = "s" if "econds" in title else ""
     return pictures.Picture(
         f"{title}, {where}",
         panels,
         legend,
         f"mini-batch size; bars: {bars} interval of the median",
         f"{title[:1].lower()}{title[1:]}",
-        "s" if "econds" in title else "",
+        unit,
     )
+
+
+def _styles(
+    rows: Sequence[Cell], places: Sequence[Place]
+) -> dict[tuple[Cell, Place], pictures.Style]:
+    """Return the style of each row at each place."""
+    styles = {}
+    for place_of_row, row in enumerate(rows):
+        for kind, place in enumerate(places):
+            look = place_of_row if len(rows) > 1 else kind
+            styles[row, place] = pictures.style(look, look, kind)
+    return styles
+
+
+def _style_legend(
+    rows: Sequence[Cell],
+    places: Sequence[Place],
+    styles: Mapping[tuple[Cell, Place], pictures.Style],
+    names: Mapping[Place, str],
+) -> list[tuple[str, pictures.Style]]:
+    """Return the names of the rows and of the places, each where there are several."""
+    legend: list[tuple[str, pictures.Style]] = []
+    if len(rows) > 1:
+        for row in rows:
+            legend.append((row_name(row), styles[row, places[0]]))
+    if len(places) > 1:
+        for place in places:
+            look = dict(styles[rows[0], place])
+            if len(rows) > 1:
+                look.update(color="black", marker="")
+            legend.append((names[place], look))
+    return legend
 
 
 def _line(curve: BatchCurve, quantity: str, line_style: pictures.Style) -> pictures.Line:
     """Return a curve with its marks."""
     points = []
+    marks: dict[str, list[int]] = {"apart": [], "knee": [], "best": [], "ended": []}
     for point in curve.timed:
         value = shown(point, quantity)
         if value is not None:
             points.append((point.at, value))
+        if not point.takes_part:
+            marks["apart"].append(point.at)
     findings: BatchCurveFindings = curve.findings
-    marks: dict[str, list[int]] = {"apart": [], "knee": [], "best": [], "ended": []}
-    marks["apart"] += [point.at for point in curve.timed if not point.takes_part]
     if findings.knee is not None and findings.knee.batch_size is not None:
         marks["knee"].append(findings.knee.batch_size)
     if len(curve.timed) > 1 and findings.best_batch_size is not None:
@@ -479,12 +565,15 @@ def _line(curve: BatchCurve, quantity: str, line_style: pictures.Style) -> pictu
 
 def _ticks(lines: Iterable[pictures.Line]) -> list[float]:
     """Return the sizes to write under a panel: of many only the powers of two."""
-    sizes = set()
+    sizes: set[float] = set()
     for line in lines:
-        sizes |= {size for size, _ in line.points}
-        sizes |= set(line.marks["ended"])
-    powers = [size for size in sorted(sizes) if int(size) & (int(size) - 1) == 0]
-    return powers if len(sizes) > 9 and powers else sorted(sizes)
+        sizes.update(size for size, _ in line.points)
+        sizes.update(line.marks["ended"])
+    rising = sorted(sizes)
+    powers = [size for size in rising if int(size) & (int(size) - 1) == 0]
+    if len(rising) > 9 and powers:
+        return powers
+    return rising
 
 
 def _data(content: BatchCurves) -> dict[str, Any]:

@@ -113,9 +113,12 @@ class Fits(NamedTuple):
     @property
     def rejections(self) -> str:
         """Why laws do not describe the curve, or were not tried."""
-        return self.rejected or "; ".join(
-            f"{fit.law}: {reason}" for fit in self.laws for reason in fit.rejected
-        )
+        if self.rejected:
+            return self.rejected
+        reasons = []
+        for fit in self.laws:
+            reasons += [f"{fit.law}: {reason}" for reason in fit.rejected]
+        return "; ".join(reasons)
 
 
 def fit_scaling(times: Mapping[int, Summary]) -> Fits:
@@ -130,7 +133,9 @@ def fit_scaling(times: Mapping[int, Summary]) -> Fits:
     data = _observe({count: times[count] for count in counts})
     laws = (_fit("amdahl", data), _fit("usl", data))
     accepted = [fit for fit in laws if not fit.rejected]
-    chosen = min(accepted, key=lambda fit: fit.aicc).law if accepted else None
+    chosen = None
+    if accepted:
+        chosen = min(accepted, key=lambda fit: fit.aicc).law
     return Fits(counts, chosen, intervals=_describe_intervals(times), laws=laws)
 
 
@@ -141,12 +146,16 @@ def karp_flatt(speedup: float, threads: int) -> float | None:
     1990). Constant over p: a serial part; rising: overhead that grows with the threads; negative:
     better than linear.
     """
-    return None if threads < 2 else (1 / speedup - 1 / threads) / (1 - 1 / threads)
+    if threads < 2:
+        return None
+    return (1 / speedup - 1 / threads) / (1 - 1 / threads)
 
 
 def said_probability(probability: float) -> str:
     """Return a p-value with its sign of relation: "= 0.012", "< 0.001"."""
-    return "< 0.001" if probability < 0.001 else f"= {probability:.2g}"
+    if probability < 0.001:
+        return "< 0.001"
+    return f"= {probability:.2g}"
 
 
 def deviate_alike(launches: Sequence[Array]) -> bool:
@@ -156,7 +165,7 @@ def deviate_alike(launches: Sequence[Array]) -> bool:
     """
     from scipy.stats import bartlett
 
-    variances = [float(of_point.var(ddof=1)) for of_point in launches]
+    variances = [float(logarithms.var(ddof=1)) for logarithms in launches]
     if min(variances) <= 0:
         return max(variances) <= 0
     # SciPy's p-value of equal variances may be NaN.
@@ -185,25 +194,34 @@ class _Observations(NamedTuple):
 
 def _observe(times: Mapping[int, Summary]) -> _Observations:
     enough = all(summary.launches >= ENOUGH_LAUNCHES for summary in times.values())
-    launches = []
+    launches: list[Array] = []
+    means = []
+    counts = []
+    variances_of_launches = []
     for summary in times.values():
-        launches.append(np.log(summary.launch_medians if enough else [summary.median]))
-    logs = np.array([float(np.mean(logarithms)) for logarithms in launches])
-    weights = np.array([float(len(logarithms)) for logarithms in launches])
-    if enough:
-        variances = np.array([float(np.var(logarithms, ddof=1)) for logarithms in launches])
-    else:
-        variances = np.zeros(len(launches))
+        if enough:
+            logarithms = np.log(summary.launch_medians)
+            variance = float(np.var(logarithms, ddof=1))
+        else:
+            # A single value has no variance.
+            logarithms = np.log([summary.median])
+            variance = 0.0
+        launches.append(logarithms)
+        means.append(float(np.mean(logarithms)))
+        counts.append(float(len(logarithms)))
+        variances_of_launches.append(variance)
+    weights = np.array(counts)
+    variances = np.array(variances_of_launches)
     total = round(float(weights.sum()))
     return _Observations(
         threads=np.array(list(times), dtype=float),
-        logs=logs,
+        logs=np.array(means),
         weights=weights,
         launches=tuple(launches) if enough else (),
         variances=variances,
         total=total,
         spread=float(np.sum(variances * (weights - 1))),
-        freedom=total - len(logs),
+        freedom=total - len(means),
     )
 
 
@@ -223,15 +241,17 @@ def _fit(law: str, data: _Observations) -> Fit:
     rejected = (*_parts_at_bound(theta), *lacks)
     replicates: Array | None = None
     if data.launches and not rejected:
-        # A misfit small enough to be tolerated may exceed the launches' own deviation: the
-        # intervals include it.
-        exceeds = probability is not None and probability < MISFIT_SIGNIFICANCE
-        least_variance = misfit / (len(data.logs) - len(theta)) if exceeds else 0.0
+        least_variance = 0.0
+        if probability is not None and probability < MISFIT_SIGNIFICANCE:
+            # The misfit is tolerated but exceeds the launches' own deviation: the intervals
+            # include it.
+            least_variance = misfit / (len(data.logs) - len(theta))
         replicates = _replicate(parts, theta, least_variance, data)
-    crosstalk = _estimate(theta, replicates, _crosstalk_share) if usl else None
-    fastest = None
-    if usl and theta[2] > 0:
-        fastest = _estimate(theta, replicates, _fastest_threads)
+    crosstalk = fastest = None
+    if usl:
+        crosstalk = _estimate(theta, replicates, _crosstalk_share)
+        if theta[2] > 0:
+            fastest = _estimate(theta, replicates, _fastest_threads)
     return Fit(
         law,
         _estimate(theta, replicates, _seconds_at_one),
@@ -328,7 +348,8 @@ def _misfit_probability(misfit: float, parameters: int, data: _Observations) -> 
         return None
     spare = len(data.logs) - parameters
     if data.spread <= 0:
-        return 0.0 if misfit > data.total * LEAST_ERROR**2 else 1.0
+        visible = misfit > data.total * LEAST_ERROR**2
+        return 0.0 if visible else 1.0
     return float(f.sf(misfit / spare / (data.spread / data.freedom), spare, data.freedom))
 
 
@@ -430,13 +451,18 @@ def fit_line(times: Mapping[int, Summary]) -> StraightLine:
     launch each give no interval.
     """
     enough = all(summary.launches >= ENOUGH_LAUNCHES for summary in times.values())
-    points = []
+    x_of_launches = []
+    launches: list[float] = []
+    medians = []
     for x, summary in times.items():
-        launches = summary.launch_medians if enough else (summary.median,)
-        points += [(x, launch) for launch in launches]
-    across, seconds = np.array(points).T
+        launches_of_x = summary.launch_medians if enough else (summary.median,)
+        launches += launches_of_x
+        x_of_launches += [x] * len(launches_of_x)
+        medians += [summary.median] * len(launches_of_x)
+    across = np.array(x_of_launches, dtype=float)
+    seconds = np.array(launches)
     # Weighting a launch by its own time would pull the line towards the fast ones.
-    middle = np.array([times[x].median for x, _ in points])
+    middle = np.array(medians)
     columns = np.column_stack([1 / middle, across / middle])
     theta = np.linalg.lstsq(columns, seconds / middle, rcond=None)[0]
     misses = seconds / middle - columns @ theta
@@ -444,19 +470,18 @@ def fit_line(times: Mapping[int, Summary]) -> StraightLine:
     fixed, slope = float(theta[0]), float(theta[1])
     if deviation is None:
         method = "no interval: too few points"
-        ratios = [Estimate(value, None, None, method) for value in (fixed, slope)]
+        estimates = [Estimate(value, None, None, method) for value in (fixed, slope)]
     else:
+        estimates = []
         halves = deviation * np.sqrt(np.diag(np.linalg.inv(columns.T @ columns)))
-        ratios = [
-            Estimate(value, float(value - half), float(value + half), STUDENT_METHOD)
-            for value, half in zip((fixed, slope), halves, strict=True)
-        ]
-    residual = None
+        for value, half in zip((fixed, slope), halves, strict=True):
+            low, high = float(value - half), float(value + half)
+            estimates.append(Estimate(value, low, high, STUDENT_METHOD))
+    largest_residual = None
     if len(times) > 2:
-        residual = max(
-            abs(summary.median / (fixed + slope * x) - 1) for x, summary in times.items()
-        )
-    return StraightLine(tuple(times), ratios[0], ratios[1], residual)
+        residuals = [abs(summary.median / (fixed + slope * x) - 1) for x, summary in times.items()]
+        largest_residual = max(residuals)
+    return StraightLine(tuple(times), estimates[0], estimates[1], largest_residual)
 
 
 def _line_deviation(misses: Array, misses_by_point: Sequence[Array]) -> float | None:
@@ -464,9 +489,9 @@ def _line_deviation(misses: Array, misses_by_point: Sequence[Array]) -> float | 
 
     Return None where too few of both are left.
     """
-    squares_of_points = [
-        len(at_point) * float(at_point.mean()) ** 2 for at_point in misses_by_point
-    ]
+    squares_of_points = []
+    for misses_of_point in misses_by_point:
+        squares_of_points.append(len(misses_of_point) * float(misses_of_point.mean()) ** 2)
     sums = [
         (float(np.sum(misses**2)), len(misses) - 2),
         (math.fsum(squares_of_points), len(misses_by_point) - 2),
@@ -507,7 +532,9 @@ class Crossing(NamedTuple):
     def _place_name(self, units: float) -> str:
         if units == 0:
             return f"below {self.smallest}"
-        return f"above {self.largest}" if math.isinf(units) else number(units)
+        if math.isinf(units):
+            return f"above {self.largest}"
+        return number(units)
 
     def data(self, axis: str) -> dict[str, Any]:
         """Return it for JSON, its place under the name of the axis."""
@@ -519,11 +546,13 @@ class Crossing(NamedTuple):
         else:
             where = "between"
             place = self.units
-        has_interval = self.low is not None and self.high is not None
+        interval = None
+        if self.low is not None and self.high is not None:
+            interval = [self.low, self.high]
         return {
             "where": where,
             axis: place,
-            "interval": [self.low, self.high] if has_interval else None,
+            "interval": interval,
             "clear": self.clear,
             "smallest": self.smallest,
             "largest": self.largest,
@@ -538,14 +567,14 @@ def crossing(first: Mapping[int, Summary], second: Mapping[int, Summary]) -> Cro
     launch means: Student's t with enough launches, else a normal deviation within the launch plus
     the assumed one between launches.
     """
-    units = [count for count in sorted(first) if count in second]
+    units = sorted(first.keys() & second.keys())
     if len(units) < 2:
         return None
     at = np.log(np.array(units, dtype=float))
     slow = [first[count] for count in units]
     fast = [second[count] for count in units]
-    slow_logs = np.array([math.log(summary.median) for summary in slow])
-    fast_logs = np.array([math.log(summary.median) for summary in fast])
+    slow_logs = _log_medians(slow)
+    fast_logs = _log_medians(fast)
     (place,) = _last_change(at, (slow_logs - fast_logs)[None, :])
     if any(summary.method == PUBLISHED for summary in (*slow, *fast)):
         return Crossing(float(place), None, None, units[0], units[-1])
@@ -559,6 +588,10 @@ def crossing(first: Mapping[int, Summary], second: Mapping[int, Summary]) -> Cro
     faster = (gains > 0).mean(axis=0)
     clear = bool(np.any(np.minimum(faster, 1 - faster) <= _TAIL / len(units)))
     return Crossing(float(place), float(low), float(high), units[0], units[-1], clear)
+
+
+def _log_medians(side: Sequence[Summary]) -> Array:
+    return np.array([math.log(summary.median) for summary in side])
 
 
 def _deviations(side: Sequence[Summary], random: np.random.Generator) -> Array:

@@ -76,16 +76,24 @@ def latencies(source: ReportSource) -> Latencies:
             calls.setdefault(record.place, []).extend(calls_of(outcome))
     rows = []
     timed = [cell for cell in matrix.cells.values() if cell.cell.infers and cell.timed is not None]
-    for rivals in grouped(timed, lambda cell: (cell.machine, cell.work, cell.column)).values():
+    for rivals in grouped(timed, _machine_work_and_column).values():
         for cell in rivals:
             seconds = calls.get(cell.place, [])
             rows.append(Latency(cell, len(seconds), _curve(seconds), _best(cell, rivals)))
     return Latencies(matrix, tuple(rows))
 
 
+def _machine_work_and_column(cell: CellResult) -> tuple[str, Cell, Place]:
+    return cell.machine, cell.work, cell.column
+
+
 def _curve(seconds: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    shares = [share for share in _SHARES if round(len(seconds) * (1 - share), 6) >= FEWEST_BEYOND]
-    return tuple((share, float(np.quantile(seconds, share))) for share in shares)
+    points = []
+    for share in _SHARES:
+        beyond = round(len(seconds) * (1 - share), 6)
+        if beyond >= FEWEST_BEYOND:
+            points.append((share, float(np.quantile(seconds, share))))
+    return tuple(points)
 
 
 def _best(cell: CellResult, rivals: Sequence[CellResult]) -> frozenset[str]:
@@ -166,14 +174,21 @@ def _group(latency: Latency) -> str:
 def _notes(content: Latencies) -> Iterator[str]:
     cells = [latency.cell for latency in content.rows]
     yield from layout.flag_lines(cells, layout.common_flags(cells))
-    for why, unmeasured in grouped(cells, lambda cell: cell.unmeasured.get("p99", "")).items():
-        if why:
-            yield (
-                f"No p99 of {counted(len(unmeasured), 'cell')}: {why}. Give launches more "
-                "`seconds` in the suite's [protocol]."
-            )
-    inference = [cell for cell in content.matrix.cells.values() if cell.cell.infers]
-    yield from left_out([cell for cell in inference if cell.timed is None])
+    cells_by_reason: dict[str, list[CellResult]] = {}
+    for cell in cells:
+        reason = cell.unmeasured.get("p99")
+        if reason:
+            cells_by_reason.setdefault(reason, []).append(cell)
+    for reason, unmeasured in cells_by_reason.items():
+        yield (
+            f"No p99 of {counted(len(unmeasured), 'cell')}: {reason}. Give launches more "
+            "`seconds` in the suite's [protocol]."
+        )
+    untimed = []
+    for cell in content.matrix.cells.values():
+        if cell.cell.infers and cell.timed is None:
+            untimed.append(cell)
+    yield from left_out(untimed)
     yield from content.matrix.notes
 
 
@@ -182,8 +197,11 @@ def _draw(content: Latencies, path: Path, options: ReportOptions) -> list[Path]:
 
     Each network and place has a panel.
     """
-    rows = sorted({latency.cell.row for latency in content.rows})
-    styles = {row: pictures.style(place, place, 0) for place, row in enumerate(rows)}
+    styles = {}
+    legend = []
+    for place, row in enumerate(sorted({latency.cell.row for latency in content.rows})):
+        styles[row] = pictures.style(place, place, 0)
+        legend.append((row_name(row), styles[row]))
     panels = []
     for (work, column), latencies_of_panel in grouped(content.rows, _work_and_column).items():
         lines = []
@@ -192,7 +210,6 @@ def _draw(content: Latencies, path: Path, options: ReportOptions) -> list[Path]:
             lines.append(pictures.Line(points, styles[latency.cell.row]))
         title = ", ".join(filter(None, (work_name(work), place_name(column.cell))))
         panels.append(pictures.CurvePanel(title, lines, (2, 10, 100, 1000)))
-    legend = [(row_name(row), styles[row]) for row in rows]
     across = "one call in so many takes longer"
     picture = pictures.Picture("Latency by quantile", panels, legend, across, "a call", "s")
     return pictures.draw([picture], path)

@@ -109,10 +109,16 @@ def style(colour: int, mark: int, dashes: int) -> Style:
 
 def marks_of(lines: Iterable[Line], **meanings: str) -> list[tuple[str, Style]]:
     """Return the legend of those marks that these lines have, with their meanings."""
-    used = {name for line in lines for name, places in line.marks.items() if places}
-    legend = {**meanings, "apart": "does not count", "ended": "memory ended there"}
+    used: set[str] = set()
+    for line in lines:
+        used.update(name for name, places in line.marks.items() if places)
     look = {"color": GREY, "linestyle": "", "marker": "o"}
-    return [(meaning, {**look, **_MARKS[name]}) for name, meaning in legend.items() if name in used]
+    meanings = {**meanings, "apart": "does not count", "ended": "memory ended there"}
+    legend: list[tuple[str, Style]] = []
+    for name, meaning in meanings.items():
+        if name in used:
+            legend.append((meaning, {**look, **_MARKS[name]}))
+    return legend
 
 
 def ends(seconds: Summary) -> Interval:
@@ -131,7 +137,9 @@ def coverage(points: Iterable[AnyPoint]) -> str:
             coverages.append(point.seconds.coverage)
     low = f"{100 * min(coverages, default=CONFIDENCE):.0f}"
     high = f"{100 * max(coverages, default=CONFIDENCE):.0f}"
-    return f"{low} %" if low == high else f"{low} to {high} %"
+    if low == high:
+        return f"{low} %"
+    return f"{low} to {high} %"
 
 
 def draw(pages: Iterable[Picture], path: Path) -> list[Path]:
@@ -153,7 +161,13 @@ def _figures(pages: Iterable[Picture]) -> "Iterator[Figure]":
 def _figure(picture: Picture, panels: Sequence[CurvePanel]) -> "Figure":
     from matplotlib.lines import Line2D
 
-    lines_of_legend = sum(1 + label.count("\n") for label, _ in picture.legend)
+    handles = []
+    labels = []
+    lines_of_legend = 0
+    for label, look in picture.legend:
+        handles.append(Line2D([], [], **{"markersize": 4.5, "linewidth": 1.2, **look}))
+        labels.append(label)
+        lines_of_legend += 1 + label.count("\n")
     least = (0.0, 0.17 * lines_of_legend + 0.9)
     figure, axes = pictures.figure_of(
         len(panels), _COLUMNS, (3.7, 3.0), beside=(2.6, 0.9), least=least
@@ -165,11 +179,6 @@ def _figure(picture: Picture, panels: Sequence[CurvePanel]) -> "Figure":
     figure.suptitle(picture.title, fontsize=10)
     if panels:
         figure.supxlabel(picture.across, fontsize=8)
-        handles = [
-            Line2D([], [], **{"markersize": 4.5, "linewidth": 1.2, **look})
-            for _, look in picture.legend
-        ]
-        labels = [label for label, _ in picture.legend]
         figure.legend(
             handles,
             labels,
@@ -182,15 +191,17 @@ def _figure(picture: Picture, panels: Sequence[CurvePanel]) -> "Figure":
 
 
 def _panel(drawn: "Axes", panel: CurvePanel, picture: Picture) -> None:
-    drawn.set_xscale("linear" if panel.linear else "log")
-    drawn.set_yscale("linear" if picture.linear else "log")
+    drawn.set_xscale(_scale(panel.linear))
+    drawn.set_yscale(_scale(picture.linear))
     if panel.ideal:
         drawn.plot(*zip(*panel.ideal, strict=True), color=GREY, linestyle=DOTTED, linewidth=1.0)
     if panel.limit is not None:
         drawn.axvline(panel.limit, color="black", linewidth=0.8)
     for level, dashes in zip(panel.levels, (SOLID, BROKEN), strict=False):
         drawn.axhline(level, color=GREY, linewidth=0.9, linestyle=dashes)
-    aside = (panel.ticks[-1] / panel.ticks[0]) ** _ASIDE if panel.ticks else 1.0
+    aside = 1.0
+    if panel.ticks:
+        aside = (panel.ticks[-1] / panel.ticks[0]) ** _ASIDE
     for place, line in enumerate(panel.lines):
         _line(drawn, line, aside ** (place - (len(panel.lines) - 1) / 2))
     every = math.ceil(len(panel.ticks) / _TICKS) or 1
@@ -203,12 +214,23 @@ def _panel(drawn: "Axes", panel: CurvePanel, picture: Picture) -> None:
     _vertical_ticks(drawn, picture)
 
 
+def _scale(linear: bool) -> str:
+    """Return Matplotlib's name of the scale of an axis."""
+    return "linear" if linear else "log"
+
+
 def _line(drawn: "Axes", line: Line, aside: float) -> None:
-    heights = {x: value[0] for x, value in line.points}
+    heights = {}
+    across = []
+    intervals = []
+    for x, interval in line.points:
+        heights[x] = interval[0]
+        across.append(x * aside)
+        intervals.append(interval)
     pictures.bars(
         drawn,
-        [x * aside for x in heights],
-        [value for _, value in line.points],
+        across,
+        intervals,
         linewidth=1.1,
         capsize=2,
         markevery=max(1, len(heights) // 8),

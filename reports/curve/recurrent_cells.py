@@ -28,7 +28,15 @@ from dlbench.reports.claims.figures import (
 from dlbench.reports.claims.report import figures
 from dlbench.reports.columns import Column, attributes, csv_rows, objects, table, within
 from dlbench.reports.curve import pictures
-from dlbench.reports.curve.curve import Curve, CurvePoint, Curves, cell_columns, curve_columns, grid
+from dlbench.reports.curve.curve import (
+    Curve,
+    CurvePoint,
+    Curves,
+    cell_columns,
+    curve_columns,
+    grid,
+    points_of,
+)
 from dlbench.reports.curve.training import (
     ALIKE,
     KNOWS_NOTHING,
@@ -183,20 +191,24 @@ def _times(curves: Iterable[NetCurve], learnt: Learnt) -> list[TimeToTarget]:
     for curve in curves:
         for point in curve.timed:
             loss = learnt.loss(point.at)
-            if loss is not None and point.seconds is not None:
-                steps = learnt.nets[point.at].steps_to(learnt.target)
-                hours = None if steps is None else _hours(steps, point.seconds)
-                times.append(TimeToTarget(curve, point, point.seconds, learnt, loss, steps, hours))
+            if loss is None or point.seconds is None:
+                continue
+            hours = None
+            steps = learnt.nets[point.at].steps_to(learnt.target)
+            if steps is not None:
+                hours = _hours(steps, point.seconds)
+            times.append(TimeToTarget(curve, point, point.seconds, learnt, loss, steps, hours))
     return [time._replace(pareto=not _is_beaten(time, times)) for time in times]
 
 
 def _hours(steps: float, seconds: Summary) -> Hours:
-    value, low, high = pictures.ends(seconds)
-    return Hours(
-        steps / 3600 * value,
-        None if low is None else steps / 3600 * low,
-        None if high is None else steps / 3600 * high,
-    )
+    hours_of_second = steps / 3600
+    low = high = None
+    if seconds.low is not None:
+        low = hours_of_second * seconds.low
+    if seconds.high is not None:
+        high = hours_of_second * seconds.high
+    return Hours(hours_of_second * seconds.median, low, high)
 
 
 def _is_beaten(time: TimeToTarget, times: Iterable[TimeToTarget]) -> bool:
@@ -235,7 +247,10 @@ def _findings(
         ("layers", "3 layers take longer than 1, by their FLOPs", layers_cost),
     ]
     # All questions together are one family of comparisons.
-    answered = iter(answers([question for *_, questions in asked for question in questions]))
+    family: list[Question] = []
+    for _, _, questions in asked:
+        family += questions
+    answered = iter(answers(family))
     for name, sentence, questions in asked:
         support = evidence([(question, next(answered)) for question in questions])
         if support.figures:
@@ -258,9 +273,8 @@ def _gated_at_equal_time(times: Iterable[TimeToTarget]) -> list[Question]:
         loss = time.learnt.nets[net].loss_at(min(steps, common))
         if loss is not None:
             what = f"{row[0]}, {net.name} after {steps:.0f} steps: loss of rnn / its own"
-            questions.append(
-                value_question(what, rival.loss / loss, Claimed(least=1.0), ONE_TRAINING)
-            )
+            claimed = Claimed(least=1.0)
+            questions.append(value_question(what, rival.loss / loss, claimed, ONE_TRAINING))
     return questions
 
 
@@ -307,12 +321,7 @@ def cells_page(content: NetCurves, quantity: str = "seconds", against: str = "")
     if quantity != "loss":
         tables += _times_tables(conclusions.times)
     if conclusions.findings:
-        notes = []
-        for finding in conclusions.findings:
-            if finding.evidence.of:
-                notes.append(f"{finding.name}: {figures(finding.evidence)}.")
-        findings = conclusions.findings
-        tables.append(table(_FINDING, findings, "Findings", notes=notes, words=True))
+        tables.append(_findings_table(conclusions.findings))
     names = dict.fromkeys(curve.host.name for curve in content.curves)
     before = [f"On {name}." for name in names]
     if against:
@@ -325,15 +334,15 @@ def _grid(
 ) -> Table:
     """Return a table of networks by (size, (cell, layers)): sizes down, cells and layers across."""
     columns = sorted({column for _, column in entries}, key=_column_order)
-    layers_of_cells = Counter(cell for cell, _ in columns)
-    has_layers = len(columns) > len(layers_of_cells)
-    return Table(
-        title,
-        ("size", *(f"{cell} {layers}" for cell, layers in columns)),
-        tuple(grid(entries, columns)),
-        tuple(notes),
-        spans=tuple(layers_of_cells.items()) if has_layers else (),
-    )
+    head = ["size"]
+    layers_of_cells: Counter[str] = Counter()
+    for cell, layers in columns:
+        head.append(f"{cell} {layers}")
+        layers_of_cells[cell] += 1
+    spans: tuple[tuple[str, int], ...] = ()
+    if len(columns) > len(layers_of_cells):
+        spans = tuple(layers_of_cells.items())
+    return Table(title, tuple(head), tuple(grid(entries, columns)), tuple(notes), spans=spans)
 
 
 def _column_order(column: tuple[str, int]) -> tuple[object, ...]:
@@ -374,17 +383,20 @@ def _loss_tables(learnt: Learnt) -> Iterator[Table]:
         f"has {KNOWS_NOTHING:.3f}."
     )
     for nets in grouped(learnt.nets, lambda net: net.work).values():
-        trainings = {net: learnt.nets[net] for net in nets}
-        entries = {
-            _place(net): _loss(learnt.loss(net), training) for net, training in trainings.items()
-        }
+        trainings = {}
+        entries = {}
+        for net in nets:
+            trainings[net] = learnt.nets[net]
+            entries[_place(net)] = _loss(learnt.loss(net), trainings[net])
         title = f"Loss after {learnt.common_steps} steps, nats a symbol; {nets[0].work_name}"
         yield _grid(title, entries, [note, *_check_lines(trainings)])
 
 
 def _loss(loss: float | None, training: TrainingLosses) -> Entry:
     marks = {None: UNCHECKED, True: "", False: NOT_CONFIRMED}[training.confirmed]
-    return Entry("ended" if loss is None else f"{loss:.3f}", "", marks, hole=loss is None)
+    if loss is None:
+        return Entry("ended", "", marks, hole=True)
+    return Entry(f"{loss:.3f}", "", marks)
 
 
 def _check_lines(trainings: Mapping[Net, TrainingLosses]) -> Iterator[str]:
@@ -444,8 +456,11 @@ def _times_tables(times: Sequence[TimeToTarget]) -> Iterator[Table]:
     for times_of_place in grouped(times, _text_and_place).values():
         first = times_of_place[0]
         learnt = first.learnt
-        hours = [time.hours_to_target for time in times_of_place]
-        unit = _unit(max((taken.value for taken in hours if taken is not None), default=0.0))
+        longest = 0.0
+        for time in times_of_place:
+            if time.hours_to_target is not None:
+                longest = max(longest, time.hours_to_target.value)
+        unit = _unit(longest)
         rows: list[tuple[Entry, ...]] = []
         for time in times_of_place:
             heading = (Entry(row_name(time.curve.cell)),)
@@ -494,8 +509,10 @@ def _time(time: TimeToTarget, unit: str) -> tuple[Entry, ...]:
 
 def _verdict(finding: LectureFinding) -> Entry:
     support = finding.evidence
-    holds = f", {support.holds} of {support.of}" if support.verdict is ClaimVerdict.PARTLY else ""
-    return Entry(support.verdict.value + holds, hole=support.verdict is ClaimVerdict.DIFFERS)
+    text = support.verdict.value
+    if support.verdict is ClaimVerdict.PARTLY:
+        text += f", {support.holds} of {support.of}"
+    return Entry(text, hole=support.verdict is ClaimVerdict.DIFFERS)
 
 
 def _numbers(finding: LectureFinding) -> list[dict[str, Any]]:
@@ -516,16 +533,15 @@ _FINDING: tuple[Column[LectureFinding], ...] = (
 
 
 def _findings_table(findings: Sequence[LectureFinding]) -> Table:
-    notes = [
-        f"{finding.name}: {figures(finding.evidence)}."
-        for finding in findings
-        if finding.evidence.of
-    ]
+    notes = []
+    for finding in findings:
+        if finding.evidence.of:
+            notes.append(f"{finding.name}: {figures(finding.evidence)}.")
     return table(_FINDING, findings, "Findings", notes=notes, words=True)
 
 
 def _legend(content: NetCurves, quantity: str) -> Iterator[str]:
-    points = [point for curve in content.curves for point in curve.points]
+    points = points_of(content.curves)
     cells = [point.cell for point in points if point.cell.shown]
     if quantity != "loss" and cells:
         yield layout.HALF_WIDTH
@@ -551,7 +567,10 @@ def _legend(content: NetCurves, quantity: str) -> Iterator[str]:
 
 
 def _trainings(content: NetCurves) -> list[TrainingLosses]:
-    return [training for learnt in content.conclusions.texts for training in learnt.nets.values()]
+    trainings: list[TrainingLosses] = []
+    for learnt in content.conclusions.texts:
+        trainings += learnt.nets.values()
+    return trainings
 
 
 # JSON and CSV: a row is a curve, its point, and the point's time on a text where it was trained.
@@ -606,7 +625,9 @@ _TIME: tuple[Column[_Row], ...] = attributes(
 def cells_data(content: NetCurves) -> dict[str, Any]:
     """Return a JSON object: texts with their curves, speeds, times to a loss, findings."""
     conclusions: CellConclusions = content.conclusions
-    speeds = [_Row(curve, point) for curve in content.curves for point in curve.points]
+    speeds = []
+    for curve in content.curves:
+        speeds += [_Row(curve, point) for point in curve.points]
     times = [_Row(time.curve, time.point, time) for time in conclusions.times]
     return {
         "texts": [_text(learnt) for learnt in conclusions.texts],
@@ -622,11 +643,11 @@ def cells_rows(content: NetCurves) -> Rows:
     rows = []
     for curve in content.curves:
         for point in curve.points:
-            times = []
+            rows_of_point = []
             for time in content.conclusions.times:
                 if time.curve is curve and time.point is point:
-                    times.append(time)
-            rows += [_Row(curve, point, time) for time in times] or [_Row(curve, point)]
+                    rows_of_point.append(_Row(curve, point, time))
+            rows += rows_of_point or [_Row(curve, point)]
     return csv_rows((*_PLACE, *_SPEED, *_TIME), rows)
 
 
@@ -644,6 +665,7 @@ def _text(learnt: Learnt) -> dict[str, Any]:
 
 def _loss_curve(net: Net, training: TrainingLosses, learnt: Learnt) -> dict[str, Any]:
     record = training.record
+    blocks = [list(block) for block in zip(training.steps, training.losses, strict=True)]
     return {
         **net._asdict(),
         "framework": record.cell.framework,
@@ -654,7 +676,7 @@ def _loss_curve(net: Net, training: TrainingLosses, learnt: Learnt) -> dict[str,
         "ended": record.outcome.curve_ended,
         "loss": learnt.loss(net),
         "steps_to_target": training.steps_to(learnt.target),
-        "blocks": [list(block) for block in zip(training.steps, training.losses, strict=True)],
+        "blocks": blocks,
         "confirmed": training.confirmed,
         "checks": [check._asdict() for check in training.checks],
     }
@@ -672,24 +694,13 @@ def _picture(content: NetCurves, learnt: Learnt) -> pictures.Picture:
     nets = sorted(trained, key=_style_order)
     sizes = sorted({net.size for net in nets})
     styles: dict[Net, pictures.Style] = {}
+    legend: list[tuple[str, pictures.Style]] = []
     for net in nets:
         colour = cell_order(net.cell)[0]
         styles[net] = pictures.style(colour, sizes.index(net.size), net.layers - 1)
-
-    def lines(seconds_of_step: Mapping[Net, float]) -> list[pictures.Line]:
-        drawn = []
-        for net in nets:
-            if net in seconds_of_step:
-                training = learnt.nets[net]
-                points = [
-                    (middle * seconds_of_step[net], (loss, None, None))
-                    for middle, loss in zip(training.middles, training.losses, strict=True)
-                ]
-                drawn.append(pictures.Line(points, styles[net]))
-        return drawn
-
+        legend.append((net.name, styles[net]))
     levels = (learnt.floor, learnt.target)
-    against_steps = lines(dict.fromkeys(nets, 1.0))
+    against_steps = _loss_lines(learnt, dict.fromkeys(nets, 1.0), styles)
     panels = [
         pictures.CurvePanel(
             "against steps", against_steps, levels=levels, across="steps", linear=True
@@ -697,20 +708,36 @@ def _picture(content: NetCurves, learnt: Learnt) -> pictures.Picture:
     ]
     across = "seconds of updates (logarithmic)"
     for curve in content.curves:
-        medians = {net: seconds.median for net, seconds in curve.times.items() if net in nets}
-        if medians:
+        medians = {net: seconds.median for net, seconds in curve.times.items()}
+        lines = _loss_lines(learnt, medians, styles)
+        if lines:
             title = rest_of(curve.cell)
-            panels.append(pictures.CurvePanel(title, lines(medians), levels=levels, across=across))
+            panels.append(pictures.CurvePanel(title, lines, levels=levels, across=across))
     lowest = "lowest" if learnt.text.floor is None else "floor"
-    legend: list[tuple[str, pictures.Style]] = [(net.name, styles[net]) for net in nets]
-    named = {
+    names_of_levels = {
         f"{lowest}, {learnt.floor:.3f}": pictures.SOLID,
         f"{learnt.share:.0%} of the way, {learnt.target:.3f}": pictures.BROKEN,
     }
-    for name, dashes in named.items():
+    for name, dashes in names_of_levels.items():
         legend.append((name, {"color": pictures.GREY, "linestyle": dashes}))
     title = f"Loss on the {learnt.title}, nats a symbol"
     return pictures.Picture(title, panels, legend, linear=True)
+
+
+def _loss_lines(
+    learnt: Learnt, seconds_of_step: Mapping[Net, float], styles: Mapping[Net, pictures.Style]
+) -> list[pictures.Line]:
+    """Return a line for each network with a style and a time: its losses against the time."""
+    lines = []
+    for net, line_style in styles.items():
+        if net not in seconds_of_step:
+            continue
+        training = learnt.nets[net]
+        points = []
+        for middle, loss in zip(training.middles, training.losses, strict=True):
+            points.append((middle * seconds_of_step[net], (loss, None, None)))
+        lines.append(pictures.Line(points, line_style))
+    return lines
 
 
 def _style_order(net: Net) -> tuple[object, ...]:

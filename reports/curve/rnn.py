@@ -14,7 +14,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
@@ -33,6 +33,7 @@ from dlbench.reports.curve.curve import (
     find_knee,
     finding_columns,
     grid,
+    points_of,
     usable,
 )
 from dlbench.reports.curve.elman import FAMILY, Size, sizes_of
@@ -293,10 +294,19 @@ def growth(times: ByUnits) -> Growth:
     times as long as the smallest of all.
     """
     smallest = next(iter(times))
-    ratios = {units: ratio(seconds, times[smallest]) for units, seconds in times.items()}
-    ratios[smallest] = Estimate(1.0, 1.0, 1.0, "the smallest itself")
-    exponents = {many: _exponent(few, many, times) for few, many in pairwise(times)}
-    sizes = [GrownSize(units, ratios[units], exponents.get(units)) for units in times]
+    smaller = None
+    ratios = {}
+    sizes = []
+    for units, seconds in times.items():
+        exponent = None
+        if smaller is None:
+            over_smallest = Estimate(1.0, 1.0, 1.0, "the smallest itself")
+        else:
+            over_smallest = ratio(seconds, times[smallest])
+            exponent = _exponent(smaller, units, times)
+        ratios[units] = over_smallest
+        sizes.append(GrownSize(units, over_smallest, exponent))
+        smaller = units
     return Growth(UnitsKnee(*find_knee(ratios, _grows, _may_grow, _surely_grows)), sizes)
 
 
@@ -345,11 +355,12 @@ def _compare_threads(curves: Sequence[SizeCurve]) -> list[ThreadsCompared]:
     rows = []
     # All rows are one family of comparisons.
     for (more, one, size), by_units in zip(sides, adjust_together(contrasts), strict=True):
-        verdicts = {units: compared.verdict for units, compared in by_units.items()}
-        sizes = [
-            UnitsCompared(units, compared.ratio, compared.p_adjusted, compared.verdict)
-            for units, compared in by_units.items()
-        ]
+        verdicts = {}
+        sizes = []
+        for units, compared in by_units.items():
+            verdict = compared.verdict
+            verdicts[units] = verdict
+            sizes.append(UnitsCompared(units, compared.ratio, compared.p_adjusted, verdict))
         rows.append(ThreadsCompared(more, one, size, faster_from(verdicts), sizes))
     return rows
 
@@ -386,13 +397,11 @@ def _crossings_of_threads(
 ) -> Iterator[SeriesCrossing]:
     """Yield the number of units from which a row is faster with more threads."""
     for row in {row.curve.place: row for row in compared}.values():
-        first, second = (
-            CrossingSide(
-                place_name(curve.cell) + _machine_suffix(curves, curve), curve, curve.times
-            )
-            for curve in (row.one, row.curve)
-        )
-        yield from _cross(first, second, row_name(row.curve.cell))
+        sides = []
+        for curve in (row.one, row.curve):
+            name = place_name(curve.cell) + _machine_suffix(curves, curve)
+            sides.append(CrossingSide(name, curve, curve.times))
+        yield from _cross(sides[0], sides[1], row_name(row.curve.cell))
 
 
 def _crossings_of_places(curves: Sequence[SizeCurve]) -> Iterator[SeriesCrossing]:
@@ -427,7 +436,9 @@ def _machine_and_device(curve: SizeCurve) -> tuple[str, str]:
 def _machine_suffix(curves: Iterable[SizeCurve], curve: SizeCurve) -> str:
     """Return the suffix that names a machine where there are several."""
     machines = {other.host.fingerprint for other in curves}
-    return f" of {curve.host.name}" if len(machines) > 1 else ""
+    if len(machines) == 1:
+        return ""
+    return f" of {curve.host.name}"
 
 
 def _cross(
@@ -470,21 +481,33 @@ def _compare_rows(curves: Iterable[SizeCurve]) -> Iterator[ComparedRow]:
     the fastest of few means little.
     """
     for rivals in grouped(curves, _machine_and_work).values():
-        count = Counter(size for curve in rivals for size in curve.times if _is_usual(size))
-        most = max(count.values(), default=0)
-        sizes = sorted(size for size, several in count.items() if 2 * several >= most)
+        sizes = _common_sizes(rivals)
         fastest = best_times(rivals)
         rows = []
         for curve in rivals:
-            times = {size: seconds for size, seconds in curve.times.items() if size in sizes}
-            if not times:
-                continue
-            ratios = [_over_fastest(seconds, fastest[size]) for size, seconds in times.items()]
-            wins = tuple(size for size in sizes if fastest[size] is times.get(size))
-            mean = geometric_mean(ratios)
-            rows.append(ComparedRow(curve, mean, len(ratios), len(sizes), wins))
+            times = curve.times
+            ratios = []
+            fastest_at = []
+            for size in sizes:
+                if size not in times:
+                    continue
+                ratios.append(_over_fastest(times[size], fastest[size]))
+                if times[size] is fastest[size]:
+                    fastest_at.append(size)
+            if ratios:
+                mean = geometric_mean(ratios)
+                rows.append(ComparedRow(curve, mean, len(ratios), len(sizes), tuple(fastest_at)))
         if len(rows) > 1:
             yield from sorted(rows, key=lambda row: row.times_fastest.value)
+
+
+def _common_sizes(curves: Iterable[SizeCurve]) -> list[Size]:
+    """Return the usual sizes that at least half as many curves have as the most common one."""
+    counts: Counter[Size] = Counter()
+    for curve in curves:
+        counts.update(filter(_is_usual, curve.times))
+    most = max(counts.values(), default=0)
+    return sorted(size for size, count in counts.items() if 2 * count >= most)
 
 
 def _machine_and_work(curve: SizeCurve) -> tuple[str, Cell]:
@@ -556,10 +579,10 @@ def _pivot(
         for heading, block in grouped(fields_of_table, lambda field: field.heading).items():
             if heading:
                 lines.append((Entry(heading),))
-            lines += grid({(field.row, field.column): fields[field] for field in block}, columns)
-        yield Table(
-            f"{title}: {subtitle}", (corner, *columns), tuple(lines), tuple(notes.get(subtitle, ()))
-        )
+            entries = {(field.row, field.column): fields[field] for field in block}
+            lines += grid(entries, columns)
+        head = (corner, *columns)
+        yield Table(f"{title}: {subtitle}", head, tuple(lines), tuple(notes.get(subtitle, ())))
 
 
 def _column_order(column: str) -> tuple[bool, int]:
@@ -599,10 +622,10 @@ def _series_name(size: Size) -> str:
 
 def _times_tables(content: SizeCurves, quantity: str) -> Iterator[Table]:
     title, value = QUANTITIES[quantity]
-    cells = [point.cell for curve in content.curves for point in curve.points]
-    common = layout.common_flags(cell for cell in cells if cell.shown)
+    points = points_of(content.curves)
+    common = layout.common_flags(point.cell for point in points if point.cell.shown)
     fields: dict[Field, Entry] = {}
-    missing: dict[str, list[tuple[str, str, str]]] = {}
+    holes: dict[str, list[tuple[str, str, str]]] = {}
     for curve in content.curves:
         name = rest_of(curve.cell)
         for point in curve.points:
@@ -615,8 +638,10 @@ def _times_tables(content: SizeCurves, quantity: str) -> Iterator[Table]:
             fields[Field(subtitle, name, size.hidden, _column(size))] = entry
             if not cell.shown:
                 where = f"n_rec {size.hidden}, n_steps {_series_name(size)}"
-                missing.setdefault(subtitle, []).append((layout.why_hole(cell), name, where))
-    notes = {subtitle: layout.reasons(holes) for subtitle, holes in missing.items()}
+                holes.setdefault(subtitle, []).append((layout.why_hole(cell), name, where))
+    notes = {}
+    for subtitle, holes_of_table in holes.items():
+        notes[subtitle] = layout.reasons(holes_of_table)
     yield from _pivot(title.capitalize(), fields, notes)
 
 
@@ -682,9 +707,13 @@ def _growth_entry(over_smallest: Estimate, exponent: Estimate | None) -> Entry:
 
 def knee_words(hidden: int | None, earliest: int | None, latest: int | None) -> str:
     """Return the number of units at the knee: "100", "100 (20 to 200)", "none"."""
-    ends = (hidden, earliest, latest)
-    value, first, last = ("none" if units is None else str(units) for units in ends)
-    return value if first == last == value else f"{value} ({first} to {last})"
+    words = []
+    for units in (hidden, earliest, latest):
+        words.append("none" if units is None else str(units))
+    knee, first, last = words
+    if first == last == knee:
+        return knee
+    return f"{knee} ({first} to {last})"
 
 
 def _threads_tables(content: SizeCurves) -> Iterator[Table]:
@@ -766,7 +795,9 @@ def _legend(content: SizeCurves) -> Iterator[str]:
             f"{layout.BEST} more threads are clearly faster, Holm-adjusted over all comparisons of "
             "threads."
         )
-        sizes = [size for row in content.conclusions.threads for size in row.sizes]
+        sizes: list[UnitsCompared] = []
+        for row in content.conclusions.threads:
+            sizes += row.sizes
         if any(size.p_adjusted is None for size in sizes):
             yield layout.WIDENED
     if content.conclusions.crossings:
@@ -774,7 +805,7 @@ def _legend(content: SizeCurves) -> Iterator[str]:
             "Crossings: in brackets the 95 % interval; none: no size shows a clear difference. A "
             "device is represented by a framework's fastest mode and thread count."
         )
-    points = [point for curve in content.curves for point in curve.points]
+    points = points_of(content.curves)
     cells = [point.cell for point in points if point.cell.shown]
     if any(cell.timed and cell.has(flag_kinds.THREADS_EXCEEDED) for cell in cells):
         yield f"Times marked {flag_kinds.THREADS_EXCEEDED.symbol} appear in the first table only."
@@ -787,7 +818,9 @@ def _legend(content: SizeCurves) -> Iterator[str]:
 def _seconds_column(name: str, convert: Callable[[float, Size], float]) -> Column[SizePoint]:
     def value(point: SizePoint) -> float | None:
         seconds = point.cell.seconds
-        return None if seconds is None else convert(seconds.median, point.at)
+        if seconds is None:
+            return None
+        return convert(seconds.median, point.at)
 
     return Column(name, None, value)
 
@@ -816,18 +849,14 @@ _THREADS: tuple[Column[ThreadsCompared], ...] = (
 )
 
 
+def _crossing_data(crossed: SeriesCrossing) -> dict[str, Any]:
+    return crossed.crossing.data("units")
+
+
 _CROSSING: tuple[Column[SeriesCrossing], ...] = (
     *attributes(lambda crossed: crossed, "what", "first", "second"),
     *attributes(lambda crossed: crossed.size, *_SERIES),
-    *attributes(
-        lambda crossed: crossed.crossing.data("units"),
-        "where",
-        "units",
-        "interval",
-        "clear",
-        "smallest",
-        "largest",
-    ),
+    *attributes(_crossing_data, "where", "units", "interval", "clear", "smallest", "largest"),
 )
 
 
@@ -842,14 +871,16 @@ _COMPARED: tuple[Column[ComparedRow], ...] = (
 def rnn_data(content: SizeCurves) -> dict[str, Any]:
     """Return a JSON object: the curves, the conclusions, and the published study."""
     conclusions = content.conclusions
-    published = conclusions.published
+    beside = None
+    if conclusions.published is not None:
+        beside = rnn_data(conclusions.published)
     return {
         "updates_of_a_run": UPDATES,
         "lines": curve_objects(content.curves, _CURVE, _POINT, "sizes"),
         "threads": objects(_THREADS, conclusions.threads),
         "crossings": objects(_CROSSING, conclusions.crossings),
         "compared": objects(_COMPARED, conclusions.compared),
-        "beside": None if published is None else rnn_data(published),
+        "beside": beside,
         "notes": list(content.notes),
     }
 
@@ -872,7 +903,10 @@ def _analyse(source: ReportSource) -> SizeCurves:
     reference = source.options.reference
     if reference == BRANDFONBRENER2017:
         return published()
-    content = study(source.matrix(), {} if reference else networks_of(source.results().records))
+    networks: Networks = {}
+    if not reference:
+        networks = networks_of(source.results().records)
+    content = study(source.matrix(), networks)
     if source.options.against:
         conclusions = content.conclusions._replace(published=published())
         content = content._replace(conclusions=conclusions)

@@ -30,6 +30,7 @@ from dlbench.reports.curve.curve import (
     finding_columns,
     grid,
     left_out_points,
+    points_of,
     usable,
 )
 from dlbench.reports.curve.fits import Crossing, crossing
@@ -155,7 +156,8 @@ def _point(cell: CellResult, decisions: int) -> ChainPoint:
     if cell.seconds is not None:
         nanoseconds = cell.seconds.median * 1e9 / updates
         rate = updates / cell.seconds.median
-    energy = quantities.QUANTITIES["cpu_joules" if cell.cell.on_cpu else "joules"].value(cell)
+    quantity = "cpu_joules" if cell.cell.on_cpu else "joules"
+    energy = quantities.QUANTITIES[quantity].value(cell)
     if energy is not None:
         nanojoules = energy[0] * 1e9 / updates
     findings = ChainFindings(nanoseconds, rate, nanojoules)
@@ -164,8 +166,11 @@ def _point(cell: CellResult, decisions: int) -> ChainPoint:
 
 def _name(curve: ChainCurve, curves: Iterable[ChainCurve]) -> str:
     """Return a row at a place, with its machine where there are several."""
+    name = rest_of(curve.cell)
     machines = {other.host.fingerprint for other in curves}
-    return rest_of(curve.cell) + (f" on {curve.host.name}" if len(machines) > 1 else "")
+    if len(machines) > 1:
+        name += f" on {curve.host.name}"
+    return name
 
 
 def _crossings(curves: list[ChainCurve]) -> Iterator[ChainsCrossing]:
@@ -174,12 +179,14 @@ def _crossings(curves: list[ChainCurve]) -> Iterator[ChainsCrossing]:
     The row that is fastest with few chains is compared with the one that is fastest with many.
     """
     for rivals in grouped(curves, _network_of_curve).values():
-        chains = sorted({count for curve in rivals for count in curve.times})
+        chains: set[int] = set()
+        for curve in rivals:
+            chains |= curve.times.keys()
         if len(chains) < 2:
             continue
         cell = rivals[0].cell
-        few = _fastest(rivals, chains[0])
-        many = _fastest(rivals, chains[-1])
+        few = _fastest(rivals, min(chains))
+        many = _fastest(rivals, max(chains))
         if few is not many:
             at = crossing(few.times, many.times)
             if at is not None:
@@ -196,8 +203,12 @@ def _crossings(curves: list[ChainCurve]) -> Iterator[ChainsCrossing]:
 
 def _fastest(curves: Iterable[ChainCurve], chains: int) -> ChainCurve:
     """Return the curve that is fastest with this many chains."""
+
+    def median_seconds(curve: ChainCurve) -> float:
+        return curve.times[chains].median
+
     measured = [curve for curve in curves if chains in curve.times]
-    return min(measured, key=lambda curve: curve.times[chains].median)
+    return min(measured, key=median_seconds)
 
 
 def _exactness(curves: list[ChainCurve]) -> Iterator[Exactness]:
@@ -230,8 +241,8 @@ def _page(content: ChainCurves, quantity: str) -> Page:
     """Return a table of each network on each machine, the crossings, and the cost of exactness."""
     if not content.curves:
         return Page((NOTHING,), (), content.notes)
-    cells = [point.cell for curve in content.curves for point in curve.points]
-    common = layout.common_flags(cell for cell in cells if cell.shown)
+    points = points_of(content.curves)
+    common = layout.common_flags(point.cell for point in points if point.cell.shown)
     tables = []
     for curves_of_machine in by_machine(content.curves):
         for curves_of_network in grouped(curves_of_machine, _network_of_curve).values():
@@ -253,19 +264,23 @@ def _page(content: ChainCurves, quantity: str) -> Page:
 def _times_table(
     curves: list[ChainCurve], quantity: str, common: set[flag_kinds.FlagKind]
 ) -> Table:
-    points = [(rest_of(curve.cell), point) for curve in curves for point in curve.points]
-    entries = {(name, point.at): _entry(point, quantity, common) for name, point in points}
+    entries = {}
     holes = []
-    for name, point in points:
-        if not point.cell.shown:
-            holes.append((layout.why_hole(point.cell), name, str(point.at)))
-    chains = sorted({point.at for _, point in points})
+    chains = set()
+    for curve in curves:
+        name = rest_of(curve.cell)
+        for point in curve.points:
+            chains.add(point.at)
+            entries[name, point.at] = _entry(point, quantity, common)
+            if not point.cell.shown:
+                holes.append((layout.why_hole(point.cell), name, str(point.at)))
+    columns = sorted(chains)
     first = curves[0]
     work = f"{network_name(first.cell)} ({first.findings.words})"
     return Table(
         f"{QUANTITIES[quantity][0]}: {work}, on {first.host.name}",
-        ("chains", *map(str, chains)),
-        tuple(grid(entries, chains)),
+        ("chains", *map(str, columns)),
+        tuple(grid(entries, columns)),
         tuple(layout.reasons(holes)),
     )
 
@@ -292,10 +307,14 @@ def _exactness_tables(content: ChainCurves) -> Iterator[Table]:
             name = _name(cost.curve, curves)
             entries[name, (cost.order, cost.chains)] = layout.multiple(cost.ratio)
         columns = sorted({column for _, column in entries})
-        chains_of_orders = Counter(order for order, _ in columns)
+        head = ["chains"]
+        chains_of_orders: Counter[str] = Counter()
+        for order, chains in columns:
+            head.append(f"{order} {chains}")
+            chains_of_orders[order] += 1
         yield Table(
             f"T over T of all at once: {units} units",
-            ("chains", *(f"{order} {chains}" for order, chains in columns)),
+            tuple(head),
             tuple(grid(entries, columns)),
             spans=tuple(chains_of_orders.items()),
         )
@@ -314,14 +333,15 @@ def _legend(content: ChainCurves, common: set[flag_kinds.FlagKind], quantity: st
             "Crossings: in brackets the 95 % interval; none: the times do not differ clearly at "
             "any number of chains."
         )
-    points = [point for curve in content.curves for point in curve.points]
+    points = points_of(content.curves)
     cells = [point.cell for point in points if point.cell.shown]
     if quantity == "joules":
         yield (
             "Energy of whole CPU packages, idle power included, by RAPL counters, or of the GPU by "
             "NVML."
         )
-        yield from (f"{MISSING} {why}" for why in quantities.reasons(cells, "cpu_joules"))
+        for why in quantities.reasons(cells, "cpu_joules"):
+            yield f"{MISSING} {why}"
     yield from layout.flag_lines(cells, common)
     yield from left_out_points(points)
     yield from content.notes
@@ -346,6 +366,10 @@ def _curve_of_cost(cost: Exactness) -> ChainCurve:
     return cost.curve
 
 
+def _crossing_data(crossed: ChainsCrossing) -> dict[str, Any]:
+    return crossed.crossing.data("chains")
+
+
 _EXACTNESS: tuple[Column[Exactness], ...] = (
     *within(curve_columns("batch_size"), _curve_of_cost),
     *attributes(lambda cost: cost, "units", "order", "chains", "ratio", ratio=VALUE),
@@ -355,15 +379,7 @@ _CROSSING: tuple[Column[ChainsCrossing], ...] = (
     *attributes(lambda crossed: crossed, "specification", "what"),
     Column("first", "of few chains", lambda crossed: crossed.first),
     Column("second", "of many", lambda crossed: crossed.second),
-    *attributes(
-        lambda crossed: crossed.crossing.data("chains"),
-        "where",
-        "chains",
-        "interval",
-        "clear",
-        "smallest",
-        "largest",
-    ),
+    *attributes(_crossing_data, "where", "chains", "interval", "clear", "smallest", "largest"),
     Column("", "chains from which on", lambda crossed: crossed.crossing.words),
 )
 
@@ -380,17 +396,18 @@ def _data(content: ChainCurves) -> dict[str, Any]:
 
 def _picture(curves: list[ChainCurve]) -> pictures.Picture:
     """Return a page: a panel for each network, updates a second by chains."""
-    names = list(dict.fromkeys(rest_of(curve.cell) for curve in curves))
-    styles = {
-        name: pictures.style(place, place, place // len(names)) for place, name in enumerate(names)
-    }
+    names = dict.fromkeys(rest_of(curve.cell) for curve in curves)
+    styles = {}
+    for place, name in enumerate(names):
+        styles[name] = pictures.style(place, place, place // len(names))
     panels = []
     for network, curves_of_network in grouped(curves, _work_name).items():
-        chains = sorted({point.at for curve in curves_of_network for point in curve.timed})
-        lines = [
-            pictures.Line(_rates(curve), styles[rest_of(curve.cell)]) for curve in curves_of_network
-        ]
-        panels.append(pictures.CurvePanel(network, lines, chains))
+        lines = []
+        chains: set[int] = set()
+        for curve in curves_of_network:
+            lines.append(pictures.Line(_rates(curve), styles[rest_of(curve.cell)]))
+            chains |= curve.times.keys()
+        panels.append(pictures.CurvePanel(network, lines, sorted(chains)))
     title = f"Updates a second of sampling machines, on {curves[0].host.name}"
     return pictures.Picture(title, panels, list(styles.items()), "chains", "updates a second")
 
@@ -404,8 +421,11 @@ def _rates(curve: ChainCurve) -> list[tuple[int, tuple[float, float | None, floa
     rates = []
     for chains, seconds in curve.times.items():
         updates = chains * curve.findings.updates
-        low = updates / seconds.high if seconds.high else None
-        high = updates / seconds.low if seconds.low else None
+        low = high = None
+        if seconds.high:
+            low = updates / seconds.high
+        if seconds.low:
+            high = updates / seconds.low
         rates.append((chains, (updates / seconds.median, low, high)))
     return rates
 

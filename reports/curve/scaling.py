@@ -46,14 +46,15 @@ from dlbench.reports.curve.curve import (
     curve_columns,
     curve_objects,
     curve_rows,
+    estimate_fields,
     filled,
     finding_column,
     finding_columns,
+    points_of,
     usable,
 )
 from dlbench.reports.curve.training import steps_to
 from dlbench.reports.formats import layout
-from dlbench.reports.formats.csv import VALUE
 from dlbench.reports.formats.pictures import Interval
 from dlbench.reports.ratio.pairs import seconds_column
 from dlbench.reports.report import ALL_RUNS, Report, ReportOptions, ReportSource
@@ -141,8 +142,12 @@ class WorkerFindings(NamedTuple):
 
     def gains(self) -> "dict[str, Gain]":
         """Return the comparisons that there are, by their names."""
-        gains = {way: getattr(self, way) for way in WAYS}
-        return {way: gain for way, gain in gains.items() if gain is not None}
+        gains: dict[str, Gain] = {}
+        for way in WAYS:
+            gain = getattr(self, way)
+            if gain is not None:
+                gains[way] = gain
+        return gains
 
 
 TeamPoint = CurvePoint[Cell, WorkerFindings]
@@ -167,8 +172,10 @@ def trainings(records: Iterable[Record]) -> dict[Place, WorkerTraining]:
     """
     good = [record for record in last_attempts(records) if record.outcome.status is Status.OK]
     good.sort(key=lambda record: record.started)
-    by_place = grouped(good, lambda record: record.place)
-    return {place: _training(records_of_cell) for place, records_of_cell in by_place.items()}
+    by_place = {}
+    for place, records_of_cell in grouped(good, lambda record: record.place).items():
+        by_place[place] = _training(records_of_cell)
+    return by_place
 
 
 def _training(records: list[Record]) -> WorkerTraining:
@@ -185,11 +192,12 @@ def _training(records: list[Record]) -> WorkerTraining:
     ended = ""
     if asked and not whole:
         ended = str(newest.outcome.software.get("losses_ended", "they took too long"))
-    middle: list[tuple[int, float]] = []
+    medians: list[tuple[int, float]] = []
     if whole:
-        alike = np.array([losses for losses in whole if len(losses) == len(whole[-1])])
-        middle = [(int(step), float(loss)) for step, loss in np.median(alike, axis=0)]
-    return WorkerTraining(tuple(middle), ended, _staleness(records))
+        alike = [losses for losses in whole if len(losses) == len(whole[-1])]
+        for step, loss in np.median(np.array(alike), axis=0):
+            medians.append((int(step), float(loss)))
+    return WorkerTraining(tuple(medians), ended, _staleness(records))
 
 
 def _staleness(records: Iterable[Record]) -> dict[str, float] | None:
@@ -258,12 +266,13 @@ def scaling(matrix: Matrix, records: Iterable[Record] = ()) -> TeamCurves:
     curves = []
     for place in sorted(cells_by_place, key=order):
         cells = cells_by_place[place]
-        teams = [cell.cell for cell in cells if cell.cell.world_size > 1]
-        if not teams:
+        with_rivals: set[Cell] = set()
+        for cell in cells:
+            team = cell.cell
+            if team.world_size > 1:
+                with_rivals.update((team, *_rivals(team).values()))
+        if not with_rivals:
             continue
-        with_rivals = set(teams)
-        for team in teams:
-            with_rivals.update(_rivals(team).values())
         shown = [cell for cell in cells if cell.cell in with_rivals]
         shown.sort(key=_point_order)
         targets = _targets(shown, inputs)
@@ -306,12 +315,14 @@ Targets = Mapping[tuple[int, int | None], float]
 
 def _targets(cells: Iterable[CellResult], inputs: _Inputs) -> Targets:
     """Return the lowest loss that all cells of as many threads and examples reached."""
-    reached: dict[tuple[int, int | None], list[float]] = {}
+    targets: dict[tuple[int, int | None], float] = {}
     for cell in cells:
         losses = [loss for _, loss in inputs.training(cell.machine, cell.cell).losses]
         if losses and not inputs.doubt(cell):
-            reached.setdefault((cell.cell.threads, cell.cell.batch_size), []).append(min(losses))
-    return {key: max(losses) for key, losses in reached.items()}
+            key = (cell.cell.threads, cell.cell.batch_size)
+            lowest = min(losses)
+            targets[key] = max(targets.get(key, lowest), lowest)
+    return targets
 
 
 def _point(cell: CellResult, inputs: _Inputs, targets: Targets, cpus: int | None) -> TeamPoint:
@@ -324,16 +335,19 @@ def _point(cell: CellResult, inputs: _Inputs, targets: Targets, cpus: int | None
         threads = (cell.column.threads or 0) * team.world_size
         shares_cpus = team.on_cpu and cpus is not None and threads > cpus
     training = inputs.training(cell.machine, team)
-    target = steps = seconds = None
-    if training.losses and cell.timed is not None and not inputs.doubt(cell):
-        target = targets[team.threads, team.batch_size]
-        steps = steps_to(target, *zip(*training.losses, strict=True))
-        seconds = None if steps is None else steps * cell.timed.median
+    loss = target = steps = seconds = None
+    if training.losses:
+        loss = training.losses[-1][1]
+        if cell.timed is not None and not inputs.doubt(cell):
+            target = targets[team.threads, team.batch_size]
+            steps = steps_to(target, *zip(*training.losses, strict=True))
+            if steps is not None:
+                seconds = steps * cell.timed.median
     findings = WorkerFindings(
         **gains,
         shares_cpus=shares_cpus,
         losses=[list(point) for point in training.losses],
-        loss=training.losses[-1][1] if training.losses else None,
+        loss=loss,
         target_loss=target,
         steps_to_target=steps,
         seconds_to_target=seconds,
@@ -356,13 +370,20 @@ def _gain(way: str, rival: Cell, team: CellResult, inputs: _Inputs) -> Gain:
     if over_team is None:
         return SpeedUp(None, None, reason, measured)
     count = team.cell.world_size
+
+    def multiply(value: float) -> float:
+        return value * count
+
+    def divide(value: float) -> float:
+        return value * (1 / count)
+
     speedup = over_team
     if way == WEAK:
         # The ratio is of one worker's part.
-        speedup = over_team.changed(lambda value: value * count)
+        speedup = over_team.changed(multiply)
     efficiency = None
     if way != ONE_PROCESS:  # in one process both sides have as many threads
-        efficiency = speedup.changed(lambda value: value * (1 / count))
+        efficiency = speedup.changed(divide)
     return SpeedUp(speedup, efficiency, reason, measured)
 
 
@@ -407,7 +428,10 @@ def teams_of(curve: TeamCurve) -> list[TeamPoint]:
 
 def _row(curve: TeamCurve) -> str:
     """Return the row and its device in words."""
-    return row_name(curve.cell) + ("" if curve.cell.on_cpu else f", {curve.cell.device}")
+    name = row_name(curve.cell)
+    if curve.cell.on_cpu:
+        return name
+    return f"{name}, {curve.cell.device}"
 
 
 def _shows_threads(curve: TeamCurve) -> bool:
@@ -431,7 +455,7 @@ def scaling_page(content: TeamCurves) -> layout.Page:
     """Return a table or two for each row, network and place."""
     if not content.curves:
         return layout.Page((NOTHING,), (), content.notes)
-    points = [point for curve in content.curves for point in curve.points]
+    points = points_of(content.curves)
     common = layout.common_flags(point.cell for point in points if point.cell.timed is not None)
     before = [
         "Data-parallel training: in each step w workers compute the gradients of equal parts of "
@@ -479,9 +503,11 @@ def _saving_column(way: str) -> Column[TeamPoint]:
         share = gain.share
         if share is None:
             return layout.MISSING
-        ends = [abs(end - share.value) for end in (share.low, share.high) if end is not None]
-        half = f"±{math.ceil(100 * max(ends))}" if ends else ""
-        return f"{100 * share.value:.0f}{half}%"
+        halves = [abs(end - share.value) for end in (share.low, share.high) if end is not None]
+        words = f"{100 * share.value:.0f}"
+        if halves:
+            words += f"±{math.ceil(100 * max(halves))}"
+        return f"{words}%"
 
     return Column("", way, text)
 
@@ -490,7 +516,7 @@ def _key_columns(curve: TeamCurve) -> list[Column[TeamPoint]]:
     """Return the columns that identify a point of a curve."""
     columns: list[Column[TeamPoint]] = []
     if _shows_threads(curve):
-        columns.append(Column("", "p", lambda point: point.cell.column.threads or "default"))
+        columns.append(Column("", "p", _threads))
     columns.append(Column("", "w", lambda point: point.at.world_size))
     if any(point.at.sync != EVERY_STEP for point in curve.points):
         columns.append(Column("", "sync", _sync))
@@ -498,12 +524,18 @@ def _key_columns(curve: TeamCurve) -> list[Column[TeamPoint]]:
     return columns
 
 
+def _threads(point: TeamPoint) -> int | str:
+    return point.cell.column.threads or "default"
+
+
 def _sync(point: TeamPoint) -> str:
     return point.at.sync if point.at.world_size > 1 else ""
 
 
 def _items(point: TeamPoint) -> str:
-    return "" if point.cell.timed is None else number(point.cell.items_per_second or 0.0)
+    if point.cell.timed is None:
+        return ""
+    return number(point.cell.items_per_second or 0.0)
 
 
 def _describe_staleness(staleness: Mapping[str, float]) -> str:
@@ -573,16 +605,18 @@ def _notes(curve: TeamCurve) -> Iterator[str]:
     """Yield the conclusions of a table, and why numbers are missing."""
     teams = teams_of(curve)
     verdicts: dict[str, list[str]] = {}
+    sharing: dict[str, None] = {}
     for team in teams:
         one_process = team.findings.one_process
         if one_process is not None and one_process.speedup is not None:
             where = f"{_team(team)} on {axes.word('batch_size', team.at.batch_size)}"
             verdict = _verdict(curve, team, one_process.speedup)
             verdicts.setdefault(verdict, []).append(where)
+        if team.findings.shares_cpus:
+            sharing[_team(team)] = None
     if verdicts:
         words = [f"{', '.join(places)} {verdict}" for verdict, places in verdicts.items()]
         yield f"Compared with one process of as many threads: {'; '.join(words)}."
-    sharing = dict.fromkeys(_team(team) for team in teams if team.findings.shares_cpus)
     if sharing:
         yield (
             f"More threads in total than the {curve.host.effective_cpus} CPUs of this machine, so "
@@ -627,8 +661,14 @@ def _verdict(curve: TeamCurve, team: TeamPoint, speedup: Estimate) -> str:
 def _legend(
     content: TeamCurves, points: list[TeamPoint], common: set[flag_kinds.FlagKind]
 ) -> list[str]:
-    gains = [(way, gain) for point in points for way, gain in point.findings.gains().items()]
-    figures = {way for way, gain in gains if gain.figure is not None}
+    figures = set()
+    missing = set()
+    for point in points:
+        for way, gain in point.findings.gains().items():
+            if gain.figure is None:
+                missing.add(way)
+            else:
+                figures.add(way)
     lines = [
         "p: threads per worker; w: workers, on GPUs one per GPU; batch: the whole mini-batch; "
         "strong: speed-up over one worker on the same mini-batch (Amdahl 1967); weak: throughput "
@@ -668,22 +708,20 @@ def _legend(
         lines.append(f"{layout.HALF_WIDTH}, of doubling and exchange in percentage points")
     else:
         lines.append(layout.HALF_WIDTH)
-    if any(point.cell.has(flag_kinds.FEW_LAUNCHES) for point in points):
+    cells = [point.cell for point in points]
+    if any(cell.has(flag_kinds.FEW_LAUNCHES) for cell in cells):
         lines.append(layout.WIDENED)
     columns = figures | {STRONG}
-    if any(gain.figure is None for way, gain in gains if way in columns):
+    if missing & columns:
         lines.append(f"{layout.MISSING} the rival was not measured, or cannot be used")
-    return [*lines, *layout.flag_lines((point.cell for point in points), common), *content.notes]
+    return [*lines, *layout.flag_lines(cells, common), *content.notes]
 
 
 _CURVE: tuple[Column[TeamCurve], ...] = (
     *curve_columns(*AXES),
     Column("effective_cpus", None, lambda curve: curve.host.effective_cpus, fields=None),
 )
-_CSV_OF_GAINS = {
-    way: (*(f"{name}.{part}" for name in names for part in VALUE), "reason")
-    for way, names in WAYS.items()
-}
+_CSV_OF_GAINS = {way: (*estimate_fields(figures), "reason") for way, figures in WAYS.items()}
 _POINT: tuple[Column[TeamPoint], ...] = (
     *attributes(lambda point: point.cell.column, *AXES[:2]),
     *attributes(lambda point: point.at, *AXES[2:]),
@@ -719,20 +757,23 @@ def _picture(curves: list[TeamCurve]) -> pictures.Picture:
 
     Strong scaling has solid lines, weak scaling broken ones.
     """
-    panels: dict[str, Speedups] = {}
+    speedups_by_title: dict[str, Speedups] = {}
     for curve in curves:
         for name, count, speedup in _drawn_speedups(curve):
-            panel = panels.setdefault(network_name(curve.cell), {})
-            panel.setdefault(name, {})[count] = speedup
-    if not panels:
+            speedups = speedups_by_title.setdefault(network_name(curve.cell), {})
+            speedups.setdefault(name, {})[count] = speedup
+    if not speedups_by_title:
         return pictures.Picture(
             "No cell of several workers has a matching cell of one worker.", (), ()
         )
-    names = list(dict.fromkeys(name for speedups in panels.values() for name in speedups))
-    styles = {
-        name: pictures.style(place, place, int(name.weak)) for place, name in enumerate(names)
-    }
-    legend: list[tuple[str, pictures.Style]] = [(name.text, styles[name]) for name in names]
+    names: dict[_LineName, None] = {}
+    for speedups in speedups_by_title.values():
+        names.update(dict.fromkeys(speedups))
+    styles = {}
+    legend: list[tuple[str, pictures.Style]] = []
+    for place, name in enumerate(names):
+        styles[name] = pictures.style(place, place, int(name.weak))
+        legend.append((name.text, styles[name]))
     legend += [
         ("strong: the same mini-batch", {"color": "black", "linestyle": pictures.SOLID}),
         ("weak: it grows with the workers", {"color": "black", "linestyle": pictures.BROKEN}),
@@ -740,7 +781,7 @@ def _picture(curves: list[TeamCurve]) -> pictures.Picture:
     ]
     return pictures.Picture(
         f"Speed-up over one worker, on {curves[0].host.name}",
-        [_panel(title, speedups, styles) for title, speedups in panels.items()],
+        [_panel(title, speedups, styles) for title, speedups in speedups_by_title.items()],
         legend,
         "workers; bars: interval of the ratio",
         "speed-up",
@@ -762,7 +803,9 @@ def _drawn_speedups(curve: TeamCurve) -> Iterator[tuple[_LineName, int, Estimate
             gain: SpeedUp | None = getattr(team.findings, way)
             if gain is not None and gain.speedup is not None:
                 size = axes.word("batch_size", rivals[way].batch_size)
-                text = f"{name}, batch {size}" + (" each" if way == WEAK else "")
+                text = f"{name}, batch {size}"
+                if way == WEAK:
+                    text += " each"
                 yield _LineName(text, way == WEAK), team.at.world_size, gain.speedup
 
 

@@ -44,9 +44,11 @@ from dlbench.reports.curve.curve import (
     curve_columns,
     curve_objects,
     curve_rows,
+    estimate_fields,
     filled,
     finding_column,
     finding_columns,
+    points_of,
     usable,
 )
 from dlbench.reports.curve.fits import (
@@ -127,10 +129,15 @@ ThreadCurves = Curves[int, ThreadFindings, RowFindings, None]
 
 def threads(matrix: Matrix) -> ThreadCurves:
     """Return the curve of every row with a CPU cell, machine by machine in the matrix's order."""
-    cells_on_cpu = [
-        cell for place, cell in matrix.cells.items() if place.on_cpu and place.world_size == 1
-    ]
-    cells_on_cpu.sort(key=lambda cell: matrix.machines.index(cell.column.machine))
+
+    def machine_order(cell: CellResult) -> int:
+        return matrix.machines.index(cell.column.machine)
+
+    cells_on_cpu = []
+    for place, cell in matrix.cells.items():
+        if place.on_cpu and place.world_size == 1:
+            cells_on_cpu.append(cell)
+    cells_on_cpu.sort(key=machine_order)
     rows = []
     for place, cells in along(cells_on_cpu, "threads").items():
         if any(cell.column.threads for cell in cells):
@@ -153,9 +160,13 @@ def _compare_rows(rows: Sequence[ThreadCurve]) -> list[dict[CountPair, Contrast]
     """
     compared: list[dict[CountPair, Contrast]] = [{} for _ in rows]
     for computing in (True, False):
-        places = [place for place, row in enumerate(rows) if computes(row) is computing]
-        adjusted = adjust_together([_comparisons(rows[place]) for place in places])
-        for place, contrasts in zip(places, adjusted, strict=True):
+        places = []
+        comparisons = []
+        for place, row in enumerate(rows):
+            if computes(row) is computing:
+                places.append(place)
+                comparisons.append(_comparisons(row))
+        for place, contrasts in zip(places, adjust_together(comparisons), strict=True):
             compared[place] = contrasts
     return compared
 
@@ -184,16 +195,15 @@ def curve_name(curve: ThreadCurve) -> str:
 def _default(cells: Sequence[CellResult]) -> int | None:
     """Return a row's default thread count.
 
-    It is that of a cell without a set count, else as reported without a quota.
+    It is that of the first cell without a set count, else the last one reported without a quota.
     """
-    taken = [
-        cell.observed.taken_threads for cell in cells if cell.observed and not cell.column.threads
-    ]
-    reported = []
+    reported = None
     for cell in cells:
+        if cell.observed and not cell.column.threads and cell.observed.taken_threads is not None:
+            return cell.observed.taken_threads
         if cell.default_threads is not None and not cell.cell.cpu_quota:
-            reported.append(cell.default_threads)
-    return next((count for count in (*taken, *reported[-1:]) if count is not None), None)
+            reported = cell.default_threads
+    return reported
 
 
 def _unbound(curve: ThreadCurve) -> tuple[str, Cell]:
@@ -202,18 +212,24 @@ def _unbound(curve: ThreadCurve) -> tuple[str, Cell]:
 
 def _describe_omitted(matrix: Matrix) -> Iterator[str]:
     """Yield a sentence about the CPU cells without a curve."""
-    on_cpu = [place for place in matrix.cells if place.on_cpu]
-    several_workers = sum(place.world_size > 1 for place in on_cpu)
+    shown = set()
+    several_workers = 0
+    without_count = []
+    for place in matrix.cells:
+        if not place.on_cpu:
+            continue
+        if place.threads:
+            shown.add(axes.without(place.cell, "threads"))
+        if place.world_size > 1:
+            several_workers += 1
+        elif not place.threads:
+            without_count.append(axes.without(place.cell, "threads"))
     if several_workers:
         yield (
             f"Not shown: {counted(several_workers, 'cell')} of several workers, which threads "
             "alone do not explain; `dlbench report scaling` shows them."
         )
-    shown = {axes.without(place.cell, "threads") for place in on_cpu if place.threads}
-    unset = 0
-    for place in on_cpu:
-        if place.world_size == 1 and not place.threads:
-            unset += axes.without(place.cell, "threads") not in shown
+    unset = sum(cell not in shown for cell in without_count)
     if unset:
         yield f"Not shown: {counted(unset, 'cell')} for which no thread count was set."
 
@@ -226,20 +242,22 @@ def _row(host: Host, shared: Cell, cells: Sequence[CellResult]) -> ThreadCurve:
     by_count = {cell.column.threads: cell for cell in cells if cell.column.threads}
     by_count = dict(sorted(by_count.items()))
     timed = {}
+    disturbed = set()
     for count, cell in by_count.items():
         seconds = usable(cell)
         if seconds is not None:
             timed[count] = seconds
-    disturbed = {count for count, cell in by_count.items() if cell.has(flag_kinds.CONTENDED)}
+        if cell.has(flag_kinds.CONTENDED):
+            disturbed.add(count)
     limit = host.effective_cpus
     showing = [count for count in timed if limit is None or count <= limit] or list(timed)
     calm = set(timed)
     if not disturbed.issuperset(showing):
         calm -= disturbed
-    points = [
-        CurvePoint(count, cell, timed.get(count), ThreadFindings(), count in calm)
-        for count, cell in by_count.items()
-    ]
+    points = []
+    for count, cell in by_count.items():
+        takes_part = count in calm
+        points.append(CurvePoint(count, cell, timed.get(count), ThreadFindings(), takes_part))
     return Curve(host, shared, tuple(points), RowFindings(_default(cells)))
 
 
@@ -272,16 +290,20 @@ def _comparisons(row: ThreadCurve) -> dict[CountPair, Contrast]:
     for count in calm:
         if count in wanted and count != fastest and (fastest, count) not in pairs:
             pairs.add((count, fastest))
-    return {
-        (count, against): contrast(count, against, calm[count], calm[against])
-        for count, against in sorted(pairs)
-    }
+    comparisons = {}
+    for count, against in sorted(pairs):
+        comparisons[count, against] = contrast(count, against, calm[count], calm[against])
+    return comparisons
 
 
 def _fastest(times: Mapping[int, Summary], limit: int | None = None) -> int:
     """Return the fastest count up to a limit, or 0 if there is none."""
+
+    def time_and_count(count: int) -> tuple[float, int]:
+        return times[count].median, count
+
     within = [count for count in times if limit is None or count <= limit]
-    return min(within, key=lambda count: (times[count].median, count), default=0)
+    return min(within, key=time_and_count, default=0)
 
 
 def _best(times: Mapping[int, Summary], limit: int | None, compare: Compare) -> int | None:
@@ -359,7 +381,9 @@ def _find(count: int, row: ThreadCurve, best: int | None, compare: Compare) -> T
         if limit is None or count <= limit or bound(row):
             return None
         within = _fastest(_calm(row), limit)
-        return compare(count, within) if within else None
+        if not within:
+            return None
+        return compare(count, within)
 
     past_cores = past(host.physical_cores)
     past_cpus = past(host.effective_cpus)
@@ -383,25 +407,23 @@ def advice(curve: ThreadCurve) -> str:
     timed = curve.timed
     unused = _unused(curve)
     stake = _stake(curve, best)
-    others = [(point.at, _measured_penalty(point)) for point in _alternatives(curve, best)]
-    dearer = [
-        (count, penalty.value)
-        for count, penalty in others
-        if not stake or penalty.value >= 1 / WORSE
-    ]
+    others = _alternatives(curve, best)
+    dearer = []
+    unsure = []
+    for point in others:
+        penalty = _measured_penalty(point)
+        if not stake or penalty.value >= 1 / WORSE:
+            dearer.append((point.at, penalty.value))
+        if penalty.value > WORSE and not penalty.verdict.clear:
+            unsure.append(str(point.at))
     if not others and len(curve.taking_part) == 1:
         words = [f"only {threads_name(best)} timed: nothing to compare"]
+    elif len(curve.taking_part) == len(timed):
+        words = [f"use {threads_name(best)}"]
     else:
-        all_count = len(curve.taking_part) == len(timed)
-        partly = "" if all_count else ", the best of those not disturbed"
-        words = [f"use {threads_name(best)}{partly}"]
+        words = [f"use {threads_name(best)}, the best of those not disturbed"]
     if dearer:
         words.append(f"a step takes {', '.join(_costs(dearer))}")
-    unsure = [
-        str(count)
-        for count, penalty in others
-        if penalty.value > WORSE and not penalty.verdict.clear
-    ]
     if unsure:
         words.append(f"noise may explain the cost of {' and '.join(unsure)}")
     if unused:
@@ -418,16 +440,14 @@ def advice(curve: ThreadCurve) -> str:
 
 def _alternatives(curve: ThreadCurve, best: int) -> list[ThreadPoint]:
     """Return the other counts that advice names: one thread, more than the best, or as good."""
-    return [
-        point
-        for point in curve.taking_part
-        if point.at != best
-        and (
-            point.at > best
-            or point.at == 1
-            or _measured_penalty(point).verdict is not RatioVerdict.SLOWER
-        )
-    ]
+    alternatives = []
+    for point in curve.taking_part:
+        if point.at == best:
+            continue
+        as_good = _measured_penalty(point).verdict is not RatioVerdict.SLOWER
+        if point.at > best or point.at == 1 or as_good:
+            alternatives.append(point)
+    return alternatives
 
 
 _WITHOUT = (
@@ -444,9 +464,13 @@ def _unused(curve: ThreadCurve) -> list[ThreadPoint]:
 
 def _counts_text(points: Iterable[ThreadPoint]) -> str:
     """Return the thread counts of points: "1 and 2 threads"."""
-    *first, last = [str(point.at) for point in points]
-    counts = f"{', '.join(first)} and {last}" if first else last
-    return f"{counts} thread{'' if counts == '1' else 's'}"
+    counts = [str(point.at) for point in points]
+    if counts == ["1"]:
+        return "1 thread"
+    text = counts[-1]
+    if len(counts) > 1:
+        text = f"{', '.join(counts[:-1])} and {text}"
+    return f"{text} threads"
 
 
 def _why_none(curve: ThreadCurve) -> str:
@@ -485,22 +509,28 @@ def _stake(curve: ThreadCurve, best: int) -> str:
     penalty = next(_measured_penalty(point) for point in curve.points if point.at == fastest)
     if penalty.value >= 1 / WORSE:
         return ""
+    words = f"with {fastest} it took {_times(penalty.value)} as long"
+    if penalty.ratio.low is not None:
+        words += f" (at best {_times(penalty.ratio.low)})"
     count = launches_to_decide(timed[fastest], timed[best], penalty.family)
     launches = f"more than {MOST_LAUNCHES}" if count is None else f"about {count}"
-    low = penalty.ratio.low
-    most = "" if low is None else f" (at best {_times(low)})"
-    took = f"with {fastest} it took {_times(penalty.value)} as long{most}"
-    return f"{took}, within noise; {launches} launches of each would settle it"
+    return f"{words}, within noise; {launches} launches of each would settle it"
 
 
 def _disturbance(timed: Iterable[ThreadPoint]) -> str:
     """Return a sentence about the disturbed counts, or an empty text without any."""
-    disturbed = [point for point in timed if point.cell.has(flag_kinds.CONTENDED)]
-    if not disturbed:
+    counts = []
+    all_take_part = True
+    for point in timed:
+        if point.cell.has(flag_kinds.CONTENDED):
+            counts.append(str(point.at))
+            all_take_part = all_take_part and point.takes_part
+    if not counts:
         return ""
-    counts = "" if all(point.takes_part for point in disturbed) else " (not counted)"
-    where = ", ".join(str(point.at) for point in disturbed)
-    return f"disturbed with {where}{counts}: measure again on a quiet machine"
+    words = f"disturbed with {', '.join(counts)}"
+    if not all_take_part:
+        words += " (not counted)"
+    return f"{words}: measure again on a quiet machine"
 
 
 def _costs(values: Iterable[tuple[int, float]]) -> Iterator[str]:
@@ -526,22 +556,27 @@ def mechanism(curve: ThreadCurve) -> str:
     best = curve.findings.best_threads
     if best is None:
         return ""
-    beyond = [
-        point
-        for point in curve.taking_part
-        if point.at > best and _measured_penalty(point).verdict is RatioVerdict.SLOWER
-    ]
+    beyond = []
+    for point in curve.taking_part:
+        if point.at > best and _measured_penalty(point).verdict is RatioVerdict.SLOWER:
+            beyond.append(point)
     if not beyond:
         return ""
     (start,) = (point for point in curve.points if point.at == best)
-    worst = max(beyond, key=lambda point: _measured_penalty(point).value)
+    worst = max(beyond, key=_penalty_value)
     before, after = start.cell.observed, worst.cell.observed
     if before is None or after is None:
         return ""
     if start.cell.has(flag_kinds.CONTENDED) or worst.cell.has(flag_kinds.CONTENDED):
         return ""
     causes = list(_causes(before, after, worst.at))
-    return f"at {worst.at} threads " + "; ".join(causes) if causes else ""
+    if not causes:
+        return ""
+    return f"at {worst.at} threads {'; '.join(causes)}"
+
+
+def _penalty_value(point: ThreadPoint) -> float:
+    return _measured_penalty(point).value
 
 
 def _causes(before: Observed, after: Observed, count: int) -> Iterator[str]:
@@ -567,17 +602,18 @@ def wait_policies(points: Iterable[ThreadPoint]) -> str:
 
     The text is empty where nothing was set.
     """
-    places: dict[str, list[str]] = {}
+    counts_by_policy: dict[str, list[str]] = {}
     for point in points:
         observed = point.cell.observed
         if observed and observed.wait_policy is not None:
             words = ", ".join(f"{name}={value}" for name, value in observed.wait_policy.items())
-            places.setdefault(words, []).append(str(point.at))
-    if len(places) == 1:
-        return next(iter(places))
-    return "; ".join(
-        f"at {', '.join(counts)} {words or 'nothing set'}" for words, counts in places.items()
-    )
+            counts_by_policy.setdefault(words, []).append(str(point.at))
+    if len(counts_by_policy) == 1:
+        return next(iter(counts_by_policy))
+    parts = []
+    for words, counts in counts_by_policy.items():
+        parts.append(f"at {', '.join(counts)} {words or 'nothing set'}")
+    return "; ".join(parts)
 
 
 # Findings: which frameworks get worse past the cores and the CPUs of a machine.
@@ -598,8 +634,12 @@ def _machine(curve: ThreadCurve) -> str:
 
 def _contrasts_past(curve: ThreadCurve, past: str) -> list[Contrast]:
     """Return the comparisons of the counts past a capacity (`PAST_CORES` or `PAST_CPUS`)."""
-    contrasts = [getattr(point.findings, past) for point in curve.taking_part]
-    return [compared for compared in contrasts if compared is not None]
+    contrasts = []
+    for point in curve.taking_part:
+        compared = getattr(point.findings, past)
+        if compared is not None:
+            contrasts.append(compared)
+    return contrasts
 
 
 def headline(curves: Iterable[ThreadCurve]) -> list[str]:
@@ -617,22 +657,24 @@ def headline(curves: Iterable[ThreadCurve]) -> list[str]:
             past = PAST_CORES
             capacity = f"its {first.host.physical_cores} cores"
         rows = 0
-        worse = []
+        hurt = set()
+        most: Contrast | None = None
+        slowest = first
         for curve in curves_of_machine:
             contrasts = _contrasts_past(curve, past)
             rows += bool(contrasts)
-            worse += [
-                (compared, curve)
-                for compared in contrasts
-                if compared.verdict is RatioVerdict.SLOWER
-            ]
+            for compared in contrasts:
+                if compared.verdict is not RatioVerdict.SLOWER:
+                    continue
+                hurt.add(curve.cell)
+                if most is None or compared.value > most.value:
+                    most, slowest = compared, curve
         head = f"{_machine(first)}: more threads than {capacity}"
-        if worse:
-            most, slowest = max(worse, key=lambda pair: pair[0].value)
-            hurt = len({curve.cell for _, curve in worse})
+        if most is not None:
             lines.append(
-                f"{head} cost time on {hurt} of {rows} rows, most on {work_name(slowest.cell)}: "
-                f"{curve_name(slowest)} takes {times(most.ratio)} with {most.threads} threads."
+                f"{head} cost time on {len(hurt)} of {rows} rows, most on "
+                f"{work_name(slowest.cell)}: {curve_name(slowest)} takes {times(most.ratio)} with "
+                f"{most.threads} threads."
             )
         elif rows:
             lines.append(f"{head} cause no significant slowdown on any of {rows} rows.")
@@ -713,26 +755,34 @@ def _finding(curves: Sequence[ThreadCurve], past: str, some_only: bool, limit: i
         "fails on ": failing,
     }
     parts = [head + ", ".join(names) for head, names in heads.items() if names]
-    return f"{curve_name(curves[0])}: " + "; ".join(parts) if parts else ""
+    if not parts:
+        return ""
+    return f"{curve_name(curves[0])}: {'; '.join(parts)}"
 
 
 def _decisive(contrasts: Iterable[Contrast]) -> Contrast | None:
     """Return the largest loss, else the largest gain, or None without either."""
-    rising = sorted(contrasts, key=lambda compared: compared.value)
-    losses = [compared for compared in rising if compared.verdict is RatioVerdict.SLOWER]
-    if losses:
-        return losses[-1]
-    return next((compared for compared in rising if compared.verdict is RatioVerdict.FASTER), None)
+    loss: Contrast | None = None
+    gain: Contrast | None = None
+    for compared in sorted(contrasts, key=lambda compared: compared.value):
+        if compared.verdict is RatioVerdict.SLOWER:
+            loss = compared
+        elif compared.verdict is RatioVerdict.FASTER and gain is None:
+            gain = compared
+    return gain if loss is None else loss
 
 
 def _network_finding(curve: ThreadCurve, decisive: Contrast | None, some_only: bool) -> str:
     """Return a network with the mark of a disturbance and its decisive comparison."""
-    disturbed = any(point.cell.has(flag_kinds.CONTENDED) for point in curve.taking_part)
-    network = _workload(curve.cell) + (flag_kinds.CONTENDED.symbol if disturbed else "")
+    text = _workload(curve.cell)
+    if any(point.cell.has(flag_kinds.CONTENDED) for point in curve.taking_part):
+        text += flag_kinds.CONTENDED.symbol
     if decisive is None:
-        return network
-    untested = " (untested)" if some_only and not decisive.tested else ""
-    return f"{network} {_times(decisive.value)} at {decisive.threads}{untested}"
+        return text
+    text += f" {_times(decisive.value)} at {decisive.threads}"
+    if some_only and not decisive.tested:
+        text += " (untested)"
+    return text
 
 
 def _failed(curve: ThreadCurve, limit: int) -> str:
@@ -742,12 +792,16 @@ def _failed(curve: ThreadCurve, limit: int) -> str:
     """
     if bound(curve) or not any(point.at <= limit for point in curve.timed):
         return ""
-    failed = [point for point in curve.points if point.at > limit and point.cell.status in _FAILED]
+    counts_by_status: dict[Status, list[str]] = {}
+    for point in curve.points:
+        if point.at > limit and point.cell.status in _FAILED:
+            counts_by_status.setdefault(point.cell.status, []).append(str(point.at))
+    if not counts_by_status:
+        return ""
     reasons = []
-    for status, points in grouped(failed, lambda point: point.cell.status).items():
-        counts = " and ".join(str(point.at) for point in points)
-        reasons.append(f"{status.value.replace('_', ' ')} at {counts}")
-    return f"{_workload(curve.cell)} ({', '.join(reasons)})" if reasons else ""
+    for status, counts in counts_by_status.items():
+        reasons.append(f"{status.value.replace('_', ' ')} at {' and '.join(counts)}")
+    return f"{_workload(curve.cell)} ({', '.join(reasons)})"
 
 
 def _workload(cell: Cell) -> str:
@@ -771,6 +825,7 @@ LAWS_LEGEND = (
     "Scalability Law) C(p) = p/(1 + sigma(p-1) + kappa p(p-1)), fastest at p* = "
     "sqrt((1-sigma)/kappa); T(1) is fitted too; the smaller AICc is taken."
 )
+_LAW_NAMES = {"amdahl": "Amdahl", "usl": "USL"}
 _LEGENDS = {
     "eff.": "eff.: speed-up / p",
     "serial": (
@@ -798,7 +853,9 @@ def _evidence(name: str, heading: str, written: Callable[[float], str]) -> Colum
 
 
 def _written(value: float | None, point: ThreadPoint, written: Callable[[float], str]) -> str:
-    return "" if value is None or not point.cell.shown else written(value)
+    if value is None or not point.cell.shown:
+        return ""
+    return written(value)
 
 
 def _ceiling(point: ThreadPoint) -> str:
@@ -816,7 +873,9 @@ def _count(point: ThreadPoint) -> Entry:
 
 def _penalty(point: ThreadPoint) -> str:
     penalty = point.findings.penalty
-    return "" if penalty is None else times(penalty.ratio)
+    if penalty is None:
+        return ""
+    return times(penalty.ratio)
 
 
 def _is_used(point: ThreadPoint) -> bool:
@@ -900,12 +959,7 @@ _CURVE: tuple[Column[ThreadCurve], ...] = (
 )
 _PARAMETERS = ("seconds_at_one", "serial", "crosstalk", "fastest_threads")
 _LAW: tuple[Column[ThreadCurve], ...] = (
-    Column(
-        "law",
-        None,
-        _law,
-        fields=("law", *(f"{name}.{part}" for name in _PARAMETERS for part in VALUE)),
-    ),
+    Column("law", None, _law, fields=("law", *estimate_fields(_PARAMETERS))),
     Column("laws_rejected", None, _rejections),
 )
 
@@ -923,9 +977,10 @@ def threads_page(content: ThreadCurves) -> Page:
             "logical CPUs": first.host.logical_cpus,
             "effective CPUs": first.host.effective_cpus,
         }
-        words = [
-            f"{name} {'unknown' if count is None else count}" for name, count in counts.items()
-        ]
+        words = []
+        for name, count in counts.items():
+            text = "unknown" if count is None else str(count)
+            words.append(f"{name} {text}")
         capacity = first.host.capacity_cpus
         if capacity is not None and capacity != first.host.effective_cpus:
             words[-1] += f" ({capacity:g} rounded up)"
@@ -939,16 +994,26 @@ def threads_page(content: ThreadCurves) -> Page:
 
 
 def _legend(curves: Sequence[ThreadCurve]) -> list[str]:
-    points = [point for curve in curves for point in curve.points]
-    raised = {flag.kind for point in points for flag in point.cell.flags}
-    headings = dict.fromkeys(column.heading for curve in curves for column in _columns(curve))
-    columns = filter(None, (_LEGENDS.get(heading or "") for heading in headings))
-    on_own_cpus = " (bound: on p CPUs of their own)" if any(map(bound, curves)) else ""
-    lines = [f"p: threads requested{on_own_cpus}; {'; '.join(columns)}."]
+    raised: set[flag_kinds.FlagKind] = set()
+    has_wait_policy = False
+    for point in points_of(curves):
+        raised.update(flag.kind for flag in point.cell.flags)
+        observed = point.cell.observed
+        if observed and observed.wait_policy is not None:
+            has_wait_policy = True
+    meanings: dict[str, None] = {}
+    for curve in curves:
+        for column in _columns(curve):
+            meaning = _LEGENDS.get(column.heading or "")
+            if meaning:
+                meanings[meaning] = None
+    requested = "threads requested"
+    if any(map(bound, curves)):
+        requested += " (bound: on p CPUs of their own)"
+    lines = [f"p: {requested}; {'; '.join(meanings)}."]
     if flag_kinds.FEW_LAUNCHES in raised:
         lines.append(f"{WIDENED} Such a count has no p-value.")
-    observed = [point.cell.observed for point in points if point.cell.observed]
-    if any(evidence.wait_policy is not None for evidence in observed):
+    if has_wait_policy:
         lines.append(WAIT_LEGEND)
     lines += _law_lines(curves)
     for kind in flag_kinds.KINDS:
@@ -959,17 +1024,28 @@ def _legend(curves: Sequence[ThreadCurve]) -> list[str]:
 
 def _law_lines(curves: Sequence[ThreadCurve]) -> list[str]:
     """Return the lines of the legend about scaling laws."""
-    fits: list[Fits] = [curve.findings.fits for curve in curves if curve.findings.fits]
+    has_laws = False
+    methods: dict[str, None] = {}
+    counts_of_untried = []
+    for curve in curves:
+        fits: Fits | None = curve.findings.fits
+        if not fits:
+            continue
+        if fits.laws:
+            has_laws = True
+        if fits.has_intervals:
+            methods[fits.intervals] = None
+        if fits.rejected:
+            counts_of_untried.append(len(fits.fitted_threads))
     lines = []
-    if any(fit.laws for fit in fits):
+    if has_laws:
         lines.append(LAWS_LEGEND)
-    for method in dict.fromkeys(fit.intervals for fit in fits if fit.has_intervals):
+    for method in methods:
         lines.append(f"Intervals of the laws: {method}.")
-    untried = [fit for fit in fits if fit.rejected]
-    if untried:
-        most = max(len(fit.fitted_threads) for fit in untried)
+    if counts_of_untried:
+        most = max(counts_of_untried)
         lines.append(
-            f"No scaling law fitted to {len(untried)} of {len(curves)} rows: "
+            f"No scaling law fitted to {len(counts_of_untried)} of {len(curves)} rows: "
             f"{counted(most, 'thread count')} to fit at most, {POINTS_NEEDED} needed (counts past "
             "the effective CPUs do not count)."
         )
@@ -990,8 +1066,12 @@ def _curve_table(curve: ThreadCurve) -> Table:
     tested = _tested(curve)
     if tested:
         notes.append(tested)
-    evidence = {"Why": mechanism(curve), "Wait policy": wait_policies(curve.points)}
-    notes += [f"{head}: {text}." for head, text in evidence.items() if text]
+    cause = mechanism(curve)
+    if cause:
+        notes.append(f"Why: {cause}.")
+    policies = wait_policies(curve.points)
+    if policies:
+        notes.append(f"Wait policy: {policies}.")
     holes = [point for point in curve.points if not point.cell.shown or point.cell.timed is None]
     for why, points in grouped(holes, _why_hole).items():
         notes.append(f"{_counts_text(points)}: {why.rstrip('.')}.")
@@ -1034,12 +1114,19 @@ def fit_lines(fits: Fits | None) -> list[str]:
     """Return a line in words for each law tried."""
     if fits is None or not fits.laws:
         return []
-    lines = [] if fits.law else ["No scaling law describes this curve:"]
-    for fit in sorted(fits.laws, key=lambda fit: fit is not fits.law):
-        name = {"amdahl": "Amdahl", "usl": "USL"}[fit.law]
-        if fit is fits.law:
-            lines.append(f"Scaling law: {name}, {_parameters(fit, fits)}; AICc {fit.aicc:.1f}.")
-        elif fit.rejected:
+    chosen = fits.law
+    lines = []
+    if chosen is None:
+        lines.append("No scaling law describes this curve:")
+    else:
+        name = _LAW_NAMES[chosen.law]
+        parameters = _parameters(chosen, fits)
+        lines.append(f"Scaling law: {name}, {parameters}; AICc {chosen.aicc:.1f}.")
+    for fit in fits.laws:
+        name = _LAW_NAMES[fit.law]
+        if fit is chosen:
+            continue
+        if fit.rejected:
             lines.append(f"{name} rejected: {'; '.join(fit.rejected)}.")
         else:
             lines.append(f"{name} fits less well: AICc {fit.aicc:.1f}.")
@@ -1048,16 +1135,23 @@ def fit_lines(fits: Fits | None) -> list[str]:
 
 def _parameters(fit: Fit, fits: Fits) -> str:
     """Return the parameters of the chosen law in words."""
-    words = [f"{'s' if fit.crosstalk is None else 'sigma'} {_estimate(fit.serial)}"]
-    if fit.crosstalk is not None:
+    words = []
+    if fit.crosstalk is None:
+        words.append(f"s {_estimate(fit.serial)}")
+    else:
+        words.append(f"sigma {_estimate(fit.serial)}")
         words.append(f"kappa {_estimate(fit.crosstalk)}")
     words.append(f"T(1) {_estimate(fit.seconds_at_one)} s")
     fastest = fit.fastest_threads
     if fastest is not None:
-        is_beyond = fastest.value > max(fits.fitted_threads)
-        beyond = ", beyond what was measured" if is_beyond else ""
-        words.append(f"p* {_estimate(fastest)}{beyond}")
-    return ", ".join(words) + ("" if fits.has_intervals else f" ({fits.intervals})")
+        text = f"p* {_estimate(fastest)}"
+        if fastest.value > max(fits.fitted_threads):
+            text += ", beyond what was measured"
+        words.append(text)
+    parameters = ", ".join(words)
+    if fits.has_intervals:
+        return parameters
+    return f"{parameters} ({fits.intervals})"
 
 
 def _estimate(estimate: Estimate) -> str:
@@ -1065,7 +1159,9 @@ def _estimate(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return value
     low, high = number(estimate.low), number(estimate.high)
-    return f"{value} ({low} up)" if math.isinf(estimate.high) else f"{value} ({low}-{high})"
+    if math.isinf(estimate.high):
+        return f"{value} ({low} up)"
+    return f"{value} ({low}-{high})"
 
 
 # The picture.
@@ -1079,21 +1175,24 @@ def drawn_curves(curves: Iterable[ThreadCurve]) -> list[ThreadCurve]:
 def _picture(curves: Sequence[ThreadCurve]) -> pictures.Picture:
     """Return the page of one machine: a panel for each work."""
     host = curves[0].host
-    names = sorted(set(map(curve_name, curves)))
-    styles = {name: pictures.style(place, place, place) for place, name in enumerate(names)}
+    styles = {}
+    for place, name in enumerate(sorted(set(map(curve_name, curves)))):
+        styles[name] = pictures.style(place, place, place)
     panels = []
+    lines: list[pictures.Line] = []
     for work, curves_of_work in grouped(curves, lambda curve: work_of(curve.cell)).items():
-        panels.append(_panel(work_name(work), curves_of_work, styles))
-    lines = [line for panel in panels for line in panel.lines]
+        panel = _panel(work_name(work), curves_of_work, styles)
+        panels.append(panel)
+        lines += panel.lines
     legend = [
         *styles.items(),
         *pictures.marks_of(lines, best="threads to use"),
         ("T(1)/p of the fastest with one", {"color": pictures.GREY, "linestyle": pictures.DOTTED}),
     ]
     if host.own_cores is not None:
-        what = "CPUs of the quota" if curves[0].cell.cpu_quota else "the machine's own cores"
-        legend.append((f"{what}: {host.own_cores}", {"color": "black", "linewidth": 0.8}))
-    bars = pictures.coverage([point for curve in curves for point in curve.timed])
+        cores = "CPUs of the quota" if curves[0].cell.cpu_quota else "the machine's own cores"
+        legend.append((f"{cores}: {host.own_cores}", {"color": "black", "linewidth": 0.8}))
+    bars = pictures.coverage(points_of(curves))
     return pictures.Picture(
         f"Time against threads, on {_machine(curves[0])}",
         panels,
@@ -1113,17 +1212,22 @@ def _panel(
     alone = []
     for curve in curves:
         points = [(count, pictures.ends(seconds)) for count, seconds in curve.times.items()]
-        best = curve.findings.best_threads
-        marks = {"best": [] if best is None else [best]}
+        marks: dict[str, list[int]] = {"best": []}
+        if curve.findings.best_threads is not None:
+            marks["best"].append(curve.findings.best_threads)
         lines.append(pictures.Line(points, styles[curve_name(curve)], marks))
         counts |= curve.times.keys()
         if 1 in curve.times:
             alone.append(curve.times[1].median)
     ticks = sorted(counts)
-    ideal = [(count, min(alone) / count) for count in (1, ticks[-1])] if alone else []
-    cores = curves[0].host.own_cores
-    has_limit = cores is not None and ticks[0] <= cores <= ticks[-1]
-    return pictures.CurvePanel(title, lines, ticks, ideal, cores if has_limit else None)
+    ideal: list[tuple[int, float]] = []
+    if alone:
+        last = ticks[-1]
+        ideal = [(1, min(alone)), (last, min(alone) / last)]
+    limit = curves[0].host.own_cores
+    if limit is not None and not ticks[0] <= limit <= ticks[-1]:
+        limit = None
+    return pictures.CurvePanel(title, lines, ticks, ideal, limit)
 
 
 def _data(content: ThreadCurves) -> dict[str, Any]:

@@ -81,8 +81,10 @@ class Net(NamedTuple):
     @property
     def work_name(self) -> str:
         """The same in words."""
-        embedded = f", embedding {self.embedding}" if self.embedding else ""
-        return f"sequences of {self.steps}, mini-batch {self.batch_size}{embedded}"
+        name = f"sequences of {self.steps}, mini-batch {self.batch_size}"
+        if self.embedding:
+            name += f", embedding {self.embedding}"
+        return name
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -155,7 +157,10 @@ class Learnt(NamedTuple):
 
     @property
     def _reached(self) -> list[float]:
-        return [loss for training in self.nets.values() for loss in training.losses]
+        losses: list[float] = []
+        for training in self.nets.values():
+            losses += training.losses
+        return losses
 
     @property
     def floor(self) -> float:
@@ -169,7 +174,10 @@ class Learnt(NamedTuple):
         """The target's share of the way down to the floor."""
         lowest = min(self._reached, default=KNOWS_NOTHING)
         way = KNOWS_NOTHING - self.floor
-        return next((share for share in SHARES if lowest <= KNOWS_NOTHING - share * way), SHARES[0])
+        for share in SHARES:
+            if lowest <= KNOWS_NOTHING - share * way:
+                return share
+        return SHARES[0]
 
     @property
     def target(self) -> float:
@@ -179,10 +187,11 @@ class Learnt(NamedTuple):
     @property
     def common_steps(self) -> int:
         """Steps of every network whose training did not end early: losses are compared there."""
-        whole = [
-            training for training in self.nets.values() if not training.record.outcome.curve_ended
-        ]
-        return min((training.last for training in whole), default=0)
+        steps = []
+        for training in self.nets.values():
+            if not training.record.outcome.curve_ended:
+                steps.append(training.last)
+        return min(steps, default=0)
 
     def loss(self, net: Net) -> float | None:
         """Return the loss of a network at the common steps, or None if it ended before.
@@ -241,7 +250,9 @@ def published_losses() -> Losses:
 
 def cell_order(cell: str) -> tuple[int, str]:
     """Return a sort key that puts cells in the order of their cost."""
-    return (_CELLS.index(cell) if cell in _CELLS else len(_CELLS), cell)
+    if cell not in _CELLS:
+        return len(_CELLS), cell
+    return _CELLS.index(cell), cell
 
 
 def net_of(record: Record) -> Net | None:
@@ -268,14 +279,16 @@ def training_of(record: Record) -> TrainingLosses | None:
         return None
     steps: list[int] = []
     losses = []
+    last_step = 0
     for block in outcome.curve:
         if len(block) != 2 or not all(map(math.isfinite, block)):
             return None
         step = int(block[0])
-        if step <= (steps[-1] if steps else 0):
+        if step <= last_step:
             return None
         steps.append(step)
         losses.append(float(block[1]))
+        last_step = step
     if not steps and not outcome.curve_ended:
         return None
     return TrainingLosses(net, text, record, tuple(steps), tuple(losses))

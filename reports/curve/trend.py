@@ -90,7 +90,9 @@ class Trend:
     def grown_mib(self) -> float | None:
         """By how much its memory grew."""
         first, last = self.parts[0].memory_mib, self.parts[-1].memory_mib
-        return None if first is None or last is None else last - first
+        if first is None or last is None:
+            return None
+        return last - first
 
     @property
     def sentences(self) -> list[str]:
@@ -131,7 +133,8 @@ class Trend:
 def _change(size: float) -> str:
     """Return a change of the logarithm of a time in words."""
     share = math.expm1(size)
-    return f"{percent(abs(share))} {'longer' if share > 0 else 'less time'}"
+    direction = "longer" if share > 0 else "less time"
+    return f"{percent(abs(share))} {direction}"
 
 
 def trend_of(record: Record) -> Trend | None:
@@ -175,8 +178,12 @@ def parts_of(record: Record) -> tuple[TrendPart, ...]:
 def trends(source: ReportSource) -> list[Trend]:
     """Return the trends of the results, in their order."""
     followed = [record for record in source.results().records if record.protocol.trend]
-    candidates = [trend_of(record) for record in last_attempts(followed)]
-    return [trend for trend in candidates if trend is not None]
+    trends_in_order = []
+    for record in last_attempts(followed):
+        trend = trend_of(record)
+        if trend is not None:
+            trends_in_order.append(trend)
+    return trends_in_order
 
 
 def _name(trend: Trend) -> str:
@@ -184,7 +191,9 @@ def _name(trend: Trend) -> str:
 
 
 def _grown(trend: Trend) -> str:
-    return MISSING if trend.grown_mib is None else f"{trend.grown_mib:+.1f}"
+    if trend.grown_mib is None:
+        return MISSING
+    return f"{trend.grown_mib:+.1f}"
 
 
 _COLUMNS: tuple[Column[Trend], ...] = (
@@ -218,9 +227,13 @@ def _draw(trends: Sequence[Trend], path: Path, options: ReportOptions) -> list[P
     """Draw the time of a step, and below it the memory, over the minutes of each launch."""
     panels = []
     for trend in trends:
-        seconds = [(part.minutes, part.seconds) for part in trend.parts]
+        seconds = []
+        memory = []
+        for part in trend.parts:
+            seconds.append((part.minutes, part.seconds))
+            if part.memory_mib:
+                memory.append((part.minutes, part.memory_mib))
         panels.append(_panel(f"{_name(trend)}: s/step", seconds))
-        memory = [(part.minutes, part.memory_mib) for part in trend.parts if part.memory_mib]
         if memory:
             panels.append(_panel(f"{_name(trend)}: MiB", memory))
     return draw([Picture(work_name(trends[0].cell), panels, [])], path)

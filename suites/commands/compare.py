@@ -427,9 +427,9 @@ def measure(
         first_pairs = PairSchedule(plan, (), pair_rule, grouping).seconds_left()
         if first_pairs > budget.seconds:
             say(
-                f"The budget of {in_words(budget.seconds)} is short: the first look at every cell takes "
-                f"roughly {in_words(first_pairs)}, and a cell without it is inconclusive. --resume "
-                "continues the run."
+                f"The budget of {in_words(budget.seconds)} is short: the first look at every cell "
+                f"takes roughly {in_words(first_pairs)}, and a cell without it is inconclusive. "
+                "--resume continues the run."
             )
     profile = RunProfile(
         purpose,
