@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 _ASK = b"?"
 _GO = b"!"
+_NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
+"""A test may have undone that Python ignores SIGPIPE."""
 _PATIENCE = 0.5
 """Seconds between looks at whether a silent process has ended."""
 
@@ -34,7 +36,7 @@ class TurnsOfProcess:
         if self._socket is None:
             return
         try:
-            self._socket.sendall(_ASK)
+            self._socket.send(_ASK, _NO_SIGNAL)
             self._socket.recv(1)
         except OSError:
             self._socket = None  # the session has ended
@@ -76,7 +78,7 @@ def grant_turns(members: Sequence[Member]) -> None:
 def _grant(member: Member) -> bool:
     """Give a process its turn; return False if it has ended."""
     try:
-        member.socket.sendall(_GO)
+        member.socket.send(_GO, _NO_SIGNAL)
     except OSError:
         return False
     return True

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -75,7 +76,15 @@ def test_a_process_that_keeps_its_socket_open_through_a_child_is_seen_to_end(tmp
         grant_turns([Member(ended, own_end)])
 
 
-def test_a_process_goes_on_once_its_session_is_gone():
+@pytest.fixture
+def deadly_pipes():
+    """Let SIGPIPE end this process, as a test may have done."""
+    before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGPIPE, before)
+
+
+def test_a_process_goes_on_once_its_session_is_gone(deadly_pipes):
     own_end, its_end = socket.socketpair()
     turns = TurnsOfProcess(its_end.detach())
     waiting = threading.Thread(target=turns.wait)
