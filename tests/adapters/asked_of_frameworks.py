@@ -167,7 +167,9 @@ def as_fresh(name, make_adapter, same, examples=4, repeated=None):
         different.append("the first mini-batch, which is not the adapter's")
     if not np.allclose(losses, expected_losses, 1e-5, 0.0):
         different.append("losses")
-    different += [key for key in expected if not np.allclose(values[key], expected[key], 1e-4, 1e-6)]
+    for key, value in expected.items():
+        if not np.allclose(values[key], value, 1e-4, 1e-6):
+            different.append(key)
     if step != again:
         different.append("the step, which was made anew")
     return different
@@ -186,8 +188,8 @@ def reset(
     """After ``reset`` the steps are those of an adapter that was prepared with the same weights and
     mini-batch.
 
-    The expression ``same`` keeps its value; ``expression`` makes an adapter, with the settings where
-    there are any.
+    The expression ``same`` keeps its value. ``expression`` makes an adapter, with the settings
+    where there are any.
     """
     expression = f"make(name, **{settings!r})" if settings else expression
     different = guest(f"""{setup}{AS_FRESH}

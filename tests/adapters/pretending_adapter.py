@@ -62,7 +62,7 @@ class Pretender(Adapter):
 
 
 def launch_of(folder, network="fcn5", settings=None, device="cpu", launch_fields=None, **numbers):
-    """Return a launch. ``launch_fields`` are further fields of it, ``numbers`` those of its protocol."""
+    """Return a launch with these further fields, and these numbers of its protocol."""
     measured = Protocol(
         **{"warmup_steps": 3, "steps": 4, "minimum_steps": 2, "seconds": 0.1, **numbers}
     )

@@ -87,7 +87,8 @@ class Adapter(TorchAdapter):
 
     def parameters(self):
         for name, value in super().parameters():
-            # The mistake to first order: the bias stands where two trained biases would have taken it.
+            # The mistake to first order: the bias stands where two trained biases would have
+            # taken it.
             yield name, value if name not in self._start else 2 * value - self._start[name]
 
 ADAPTER = Adapter

@@ -142,11 +142,15 @@ def main(cells: int = 1000, launches: int = 30) -> None:
         "what", "median", "quartiles", "goal", "met", title="The harness itself", box=None
     )
 
-    def row(what: str, values: list[float], scale: float, unit: str, goal: float) -> None:
+    def row(quantity: str, values: list[float], scale: float, unit: str, goal: float) -> None:
         low, middle, high = np.percentile(values, [25, 50, 75]) * scale
         verdict = "yes" if middle <= goal else "NO"
         table.add_row(
-            what, f"{middle:.3g} {unit}", f"{low:.3g} - {high:.3g}", f"<= {goal:g} {unit}", verdict
+            quantity,
+            f"{middle:.3g} {unit}",
+            f"{low:.3g} - {high:.3g}",
+            f"<= {goal:g} {unit}",
+            verdict,
         )
 
     with tempfile.TemporaryDirectory() as name:

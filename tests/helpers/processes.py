@@ -77,14 +77,14 @@ def gone(pid: int) -> bool:
         return True
 
 
-def wait_until(condition: Callable[[], Any], what: str) -> Any:
+def wait_until(condition: Callable[[], Any], description: str) -> Any:
     """Wait for a condition and return its value; what is costly to ask is asked seldom: other tests
     run beside."""
     until = time.monotonic() + PATIENCE
     begun = time.monotonic()
     while not (value := condition()):
         answered = time.monotonic()
-        assert answered < until, f"{what}: not within {PATIENCE:g} s"
+        assert answered < until, f"{description}: not within {PATIENCE:g} s"
         time.sleep(min(1.0, max(0.02, 3 * (answered - begun))))
         begun = time.monotonic()
     return value

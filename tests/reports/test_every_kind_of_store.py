@@ -166,7 +166,8 @@ def check_report(kind: str, name: str) -> None:
         chosen = ReportOptions(quantity=quantity)
         for form in formats_of(report):
             if quantity != default and form != "terminal":
-                continue  # CSV and JSON have every quantity at once, and the others are made of the same page.
+                # CSV and JSON have every quantity at once. The others are made of the same page.
+                continue
             if form in ("markdown", "latex") and kind not in WRITTEN:
                 continue
             text = export(report, content, chosen, form)

@@ -1,4 +1,4 @@
-"""`dlbench.launches` and `dlbench.cells`: they agree with the matrix, and notebooks can show them."""
+"""`dlbench.launches` and `dlbench.cells` agree with the matrix, and notebooks can show them."""
 
 import json
 import math

@@ -131,7 +131,7 @@ def check_junit(text: str, exported: Comparison) -> None:
 
 
 def commands_of(text: str) -> list[tuple[str, dict[str, str], str]]:
-    """Return the level, the properties and the message of each line, as GitHub's runner reads it."""
+    """Return level, properties and message of each line, as GitHub's runner reads it."""
     commands = []
     for line in text.split("\n"):
         match = re.fullmatch(r"::(\w+) ([^:]*(?:%3A[^:]*)*)::(.*)", line)

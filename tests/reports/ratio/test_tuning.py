@@ -39,7 +39,7 @@ def record(seconds, names, **changes):
 
 
 def records_of(worth, pairs=8, noise=0.0, seed=0, names=NAMES, **changes):
-    """Return records of `tuning.sweep_words`, whose settings multiply the seconds by what they are worth.
+    """Return records of `tuning.sweep_words`, whose settings multiply the seconds by their worth.
 
     Each block has a pace of its own, as a machine does, which is twice as slow at the end as in the
     beginning.

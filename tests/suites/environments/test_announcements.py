@@ -53,9 +53,11 @@ def test_quick_measures_others_instead_of_those_without_a_python(
     assert rows == measured
     expected = []
     if missing:
+        count = len(missing.split(", "))
+        replacements = ", ".join(measured[4 - count :])
         expected = [
             f"No Python 3.11 was found for {missing}. To measure them: `uv python install 3.11` "
-            f"or `pyenv install 3.11`. Measured instead: {', '.join(measured[4 - len(missing.split(', ')) :])}."
+            f"or `pyenv install 3.11`. Measured instead: {replacements}."
         ]
     assert [line for line in errors.splitlines() if "Python" in line] == expected
 

@@ -72,7 +72,8 @@ def lab(slurm: Any, postgresql: Server, database: str, tmp_path: Path) -> Lab:
     return Lab(slurm, postgresql.url(database, password=SECRET), tmp_path)
 
 
-@pytest.mark.slow  # Slurm takes half a minute to give a node up; test_fleet.py loses jobs in every run
+# Slurm takes half a minute to give a node up. test_fleet.py loses jobs in every run.
+@pytest.mark.slow
 def test_a_node_dies_and_its_run_is_resumed_once_it_is_back(lab: Lab) -> None:
     begun = lab.dlbench(
         "fleet", "run", "mine.toml", "--on", "slurm", "--partition", "main", "--nodes", "2"
