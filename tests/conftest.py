@@ -90,12 +90,9 @@ def variables_of_the_shell() -> Iterator[None]:
     """Hide the variables that commands would name: some machines set OPENBLAS_CORETYPE for
     everybody."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in [
-            name
-            for name in os.environ
-            if any(fnmatch(name, pattern) for pattern in TELLING_VARIABLES)
-        ]:
-            patch.delenv(name)
+        for name in list(os.environ):
+            if any(fnmatch(name, pattern) for pattern in TELLING_VARIABLES):
+                patch.delenv(name)
         yield
 
 

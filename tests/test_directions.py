@@ -87,10 +87,12 @@ def test_imports_go_one_way(room: str) -> None:
     wrong = []
     for path in modules(room):
         for name in imported(path):
-            other = room_of(name)
-            if other is None or other.split(".")[0] == room:
+            imported_room = room_of(name)
+            if imported_room is None or imported_room.split(".")[0] == room:
                 continue
-            if not any(f"{other}.".startswith(f"{allowed}.") for allowed in MAY_IMPORT[room]):
+            if not any(
+                f"{imported_room}.".startswith(f"{allowed}.") for allowed in MAY_IMPORT[room]
+            ):
                 wrong.append(f"{path.relative_to(ROOT)} imports {name}")
     assert wrong == []
 

@@ -62,7 +62,7 @@ def anchors(document: Path) -> set[str]:
     return result
 
 
-def broken(document: Path, made: set[str]) -> list[str]:
+def broken(document: Path, pages_made: set[str]) -> list[str]:
     """Return the relative links of a document that lead nowhere."""
     wrong = []
     for target in _LINK.findall(_CODE.sub("", document.read_text(encoding="utf-8"))):
@@ -71,12 +71,12 @@ def broken(document: Path, made: set[str]) -> list[str]:
         name, _, anchor = target.partition("#")
         folder = document.parent
         if folder.name == ".docs":  # its pages are those of all rooms, as in the site
-            made_page = name.removeprefix("reference/").removesuffix(".md") in made
+            made_page = name.removeprefix("reference/").removesuffix(".md") in pages_made
             if made_page or any((ROOT / room / "docs" / name).is_file() for room in ROOMS):
                 continue
         path = Path(os.path.normpath(folder / name)) if name else document
         page = str(path.relative_to(ROOT)).partition("/reference/")[2].removesuffix(".md")
-        if {"docs", ".docs"} & set(path.parts) and page in made:
+        if {"docs", ".docs"} & set(path.parts) and page in pages_made:
             continue
         is_page = path.suffix == ".md"
         if not path.exists() or (anchor and is_page and anchor not in anchors(path)):
@@ -85,8 +85,8 @@ def broken(document: Path, made: set[str]) -> list[str]:
 
 
 def test_every_relative_link_leads_to_a_file_and_a_heading() -> None:
-    made = generated()
-    assert not [link for document in documents() for link in broken(document, made)]
+    pages_made = generated()
+    assert not [link for document in documents() for link in broken(document, pages_made)]
 
 
 def test_a_broken_link_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,10 +105,10 @@ def test_every_page_is_in_a_part_that_the_index_lists() -> None:
     assert all(re.search(rf"^{part}/\*$", index, re.MULTILINE) for part in PARTS[1:])
     names: dict[str, Path] = {}
     for page in sorted(path for room in ROOMS for path in (ROOT / room / "docs").rglob("*.md")):
-        part, *rest = page.relative_to(page.parents[1]).parts
+        part, *name_parts = page.relative_to(page.parents[1]).parts
         assert part in PARTS, f"{page} is in no part of the documentation"
         assert re.fullmatch(r"[a-z0-9-]+\.md", page.name), f"{page} is not named in kebab-case"
-        name = "/".join([part, *rest])
+        name = "/".join([part, *name_parts])
         assert name not in names, f"{page} and {names[name]} would be one page"
         names[name] = page
         if part == "tutorials":  # in an order of their own

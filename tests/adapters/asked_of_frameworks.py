@@ -22,10 +22,10 @@ def question(ask):
     check."""
 
     @wraps(ask)
-    def with_options(*given, **named):
+    def with_options(*arguments, **named):
         @wraps(ask)
         def check(guest: Guest) -> None:
-            ask(guest, *given, **named)
+            ask(guest, *arguments, **named)
 
         return check
 
@@ -114,22 +114,22 @@ answer = moved, len(different)
     assert different == 1, "something was compiled, traced or made anew for another rate"
 
 
-#: Gives ``as_fresh(name, made, same)``: what is different where an adapter is reset from where it
-#: is made anew. ``made()`` makes one, and ``same(adapter)`` is to keep its value.
+#: Gives ``as_fresh(name, make_adapter, same)``: what is different where an adapter is reset from
+#: where it is made anew. ``make_adapter()`` makes one, and ``same(adapter)`` is to keep its value.
 AS_FRESH = """
 from collections.abc import Mapping
 
 class Drawn(Mapping):
-    def __init__(self, kept):
-        self.kept, self.asked, self.given = kept, [], []
+    def __init__(self, weights):
+        self.weights, self.names, self.copies = weights, [], []
     def __getitem__(self, name):
-        self.asked.append(name)
-        self.given.append(self.kept[name].copy())
-        return self.given[-1]
+        self.names.append(name)
+        self.copies.append(self.weights[name].copy())
+        return self.copies[-1]
     def __iter__(self):
-        return iter(self.kept)
+        return iter(self.weights)
     def __len__(self):
-        return len(self.kept)
+        return len(self.weights)
 
 def two_steps(adapter, network):
     adapter.set_learning_rate(network.parity.learning_rate)
@@ -139,30 +139,40 @@ def two_steps(adapter, network):
         losses.append(adapter.last_loss())
     return losses, {name: value.copy() for name, value in adapter.parameters()}
 
-def as_fresh(name, made, same, examples=4, repeated=None):
+def as_fresh(name, make_adapter, same, examples=4, repeated=None):
     network = EVERY[name]
     other = network._replace(name=name + ", other numbers")
-    weights = {key: 0.9 * value + np.float32(0.01) for key, value in batches.initial_weights(other).items()}
-    first, second = [batches.mini_batch(each, examples, repeated) for each in (network, other)]
-    kept = [part.copy() for part in first]
-    adapter = made()
+    weights = batches.initial_weights(other)
+    weights = {key: 0.9 * value + np.float32(0.01) for key, value in weights.items()}
+    first = batches.mini_batch(network, examples, repeated)
+    second = batches.mini_batch(other, examples, repeated)
+    first_before = [array.copy() for array in first]
+    adapter = make_adapter()
     adapter.prepare(network, batches.initial_weights(network), first)
     two_steps(adapter, network)
-    drawn, given, step = Drawn(weights), [part.copy() for part in second], same(adapter)
-    adapter.reset(drawn, batches.Batch(*given))
+    drawn, arrays, step = Drawn(weights), [array.copy() for array in second], same(adapter)
+    adapter.reset(drawn, batches.Batch(*arrays))
     # The host may draw the next arrays into the memory of these.
-    for array in drawn.given + given:
+    for array in drawn.copies + arrays:
         array[...] = 0
     losses, values = two_steps(adapter, network)
     again = same(adapter)
-    fresh = made()
+    fresh = make_adapter()
     fresh.prepare(network, {key: value.copy() for key, value in weights.items()}, second)
-    wanted_losses, wanted = two_steps(fresh, network)
-    different = [] if sorted(drawn.asked) == sorted(weights) else ["each weight is to be looked up once"]
-    different += [] if all(map(np.array_equal, first, kept)) else ["the first mini-batch, which is not the adapter's"]
-    different += [] if np.allclose(losses, wanted_losses, 1e-5, 0.0) else ["losses"]
-    different += [key for key in wanted if not np.allclose(values[key], wanted[key], 1e-4, 1e-6)]
-    return different + ([] if step == again else ["the step, which was made anew"])
+    expected_losses, expected = two_steps(fresh, network)
+    different = []
+    if sorted(drawn.names) != sorted(weights):
+        different.append("each weight is to be looked up once")
+    if not all(map(np.array_equal, first, first_before)):
+        different.append("the first mini-batch, which is not the adapter's")
+    if not np.allclose(losses, expected_losses, 1e-5, 0.0):
+        different.append("losses")
+    for key, value in expected.items():
+        if not np.allclose(values[key], value, 1e-4, 1e-6):
+            different.append(key)
+    if step != again:
+        different.append("the step, which was made anew")
+    return different
 """
 
 
@@ -172,20 +182,20 @@ def reset(
     same: str = "0",
     setup: str = "",
     only: Sequence[str] = (),
-    made: str = "make(name)",
+    expression: str = "make(name)",
     **settings: Any,
 ) -> None:
     """After ``reset`` the steps are those of an adapter that was prepared with the same weights and
     mini-batch.
 
-    The expression ``same`` keeps its value; ``made`` makes an adapter, with the settings where
-    there are any.
+    The expression ``same`` keeps its value. ``expression`` makes an adapter, with the settings
+    where there are any.
     """
-    made = f"make(name, **{settings!r})" if settings else made
+    expression = f"make(name, **{settings!r})" if settings else expression
     different = guest(f"""{setup}{AS_FRESH}
 answer = {{}}
 for name in {list(only)!r} or built(**{settings!r}):
-    answer[name] = as_fresh(name, lambda: {made}, lambda adapter: {same})
+    answer[name] = as_fresh(name, lambda: {expression}, lambda adapter: {same})
 """)
     assert len(different) >= (len(only) or OF_ALL)
     assert not any(different.values()), different
@@ -271,10 +281,10 @@ def capabilities(guest: Guest, **expected: bool) -> None:
 
 
 def _threads(
-    guest: Guest, asked: int, settings: dict[str, Any], setup: str = "", **variables: str
+    guest: Guest, threads: int, settings: dict[str, Any], setup: str = "", **variables: str
 ) -> int | None:
     return guest(
-        f"{setup}\nanswer = make('small-dense', threads={asked}, "
+        f"{setup}\nanswer = make('small-dense', threads={threads}, "
         f"**{settings!r}).effective_threads()",
         **variables,
     )
@@ -284,7 +294,8 @@ def _threads(
 def threads_of_cells(guest: Guest, environment: str = "{}", **settings: Any) -> None:
     """Threads are the cell's whatever the environment says."""
     assert [
-        _threads(guest, asked, settings, f"os.environ.update({environment})") for asked in (1, 2, 5)
+        _threads(guest, threads, settings, f"os.environ.update({environment})")
+        for threads in (1, 2, 5)
     ] == [1, 2, 5]
 
 
@@ -293,7 +304,7 @@ def threads_of_variables(guest: Guest, name: str, **settings: Any) -> None:
     """The framework reports the threads of its variables; a setting without effect shows."""
     framework = find(name)
     variables = framework.launch_variables(framework.default_mode, 5)
-    assert [_threads(guest, asked, settings) for asked in (1, 4)] == [1, 1]
+    assert [_threads(guest, threads, settings) for threads in (1, 4)] == [1, 1]
     assert _threads(guest, 5, settings, **variables) == 5
 
 
@@ -315,8 +326,8 @@ def refusal_of_cells(guest: Guest) -> None:
     output = guest("""
         from guest.launch import contract
         network = SMALL["small-dense"]
-        answer = [contract.supports(make(network.name, **asked), network)
-                  for asked in ({"device": "tpu:0"}, {"precision": "float8"})]
+        answer = [contract.supports(make(network.name, **changes), network)
+                  for changes in ({"device": "tpu:0"}, {"precision": "float8"})]
     """)
     check_reasons(output, ["tpu:0", "float8"])
 
@@ -332,10 +343,10 @@ def one_bias(guest: Guest, seconds: str) -> None:
     """) == [0.0, 0.0]
 
 
-def check_reasons(said: list[list[Any]], words: list[str]) -> None:
+def check_reasons(answers: list[list[Any]], words: list[str]) -> None:
     """Each answer of ``supports`` is a refusal with these words in its reason, or none where the
     words are empty."""
-    for (supported, reason), part in zip(said, words, strict=True):
+    for (supported, reason), part in zip(answers, words, strict=True):
         assert supported is (part == ""), reason
         assert part in reason
 
@@ -347,11 +358,12 @@ def check_bfloat16_is_float32_but_for_its_rounding(guest: Guest, networks: Itera
         answer = {{}}
         for name in {list(networks)!r}:
             network = SMALL[name]._replace(parity=SMALL[name].parity._replace(steps=1))
-            found, expected = [
+            rounded, exact = [
                 small.parity_observation(parity, batches, make(name, precision=precision), network, 4)
                 for precision in ("bfloat16", "float32")
             ]
-            verdict = parity.judge(found, expected, network.parity, parity.allowance(network, "bfloat16"))
+            allowance = parity.allowance(network, "bfloat16")
+            verdict = parity.judge(rounded, exact, network.parity, allowance)
             answer[name] = (verdict.verdict, verdict.reason, verdict.update_error)
     """)
     assert {verdict for verdict, _, _ in answers.values()} == {"agrees"}, answers

@@ -102,8 +102,10 @@ def reads_the_reference(self, network, batch):
     paths = [path for place in places for path in glob.glob(os.path.join(place, pattern))]
 
     def observe(parameters, before, losses):
-        known = parity.load(paths[0], len(losses))
-        return parity.Observation(known.losses, known.updates, network.family.parameter_count())
+        reference = parity.load(paths[0], len(losses))
+        return parity.Observation(
+            reference.losses, reference.updates, network.family.parameter_count()
+        )
 
     parity.observe = observe
     parity.all_unchanged = lambda parameters, earlier: False
@@ -146,11 +148,11 @@ def speaks_for_itself_to_the_host(self, network, batch):
         host.mark("steps")
     host.mark("read")
     pattern = "%s-b%d-*.npz" % (network.name, len(batch.labels))
-    known = parity.load(glob.glob(os.path.join(HOME, pattern))[0], order.steps)
+    reference = parity.load(glob.glob(os.path.join(HOME, pattern))[0], order.steps)
     parameters = network.family.parameter_count()
-    updates = {name: list(value) for name, value in known.updates.items()}
+    updates = {name: list(value) for name, value in reference.updates.items()}
     answer = {
-        "losses": known.losses,
+        "losses": reference.losses,
         "updates": updates,
         "parameter_count": parameters,
         "moved": True,
@@ -171,12 +173,12 @@ def quarter(when):
     """Return a step that computes a quarter of the mini-batch."""
 
     def step(self):
-        whole = self.inputs, self.labels
+        batch = self.inputs, self.labels
         if when(self):
-            part = max(1, len(whole[1]) // 4)
-            self.inputs, self.labels = whole[0][:part], whole[1][:part]
+            part = max(1, len(batch[1]) // 4)
+            self.inputs, self.labels = batch[0][:part], batch[1][:part]
         Honest.step(self)
-        self.inputs, self.labels = whole
+        self.inputs, self.labels = batch
 
     return {"step": step}
 
@@ -261,9 +263,9 @@ def works_behind(self, network, batch):
 def joined(method):
     """Return the honest method, once the thread has done its work."""
 
-    def wait(self, *given):
+    def wait(self, *arguments):
         self.waiting.join()
-        return method(self, *given)
+        return method(self, *arguments)
 
     return wait
 
@@ -336,10 +338,10 @@ def answer_for_the_one_before(self):
 
 def answer_for_half(self):
     """Compute the outputs of half of the examples, and give them to the others too."""
-    whole = self.inputs
-    self.inputs = whole[: len(whole) // 2]
+    inputs = self.inputs
+    self.inputs = inputs[: len(inputs) // 2]
     Honest.infer(self)
-    self.inputs = whole
+    self.inputs = inputs
     self.result = np.concatenate([self.result, self.result])
 
 
@@ -377,7 +379,9 @@ ATTACKS = {
     "speaks_for_itself_to_the_host": after_prepare(speaks_for_itself_to_the_host),
     "tells_losses_from_a_table": {"step": forward_alone},
     "writes_its_own_outcome": {
-        "prepare": lambda self, *given: write_outcome([50000000] * 5, 0.25, self.cell.all_threads)
+        "prepare": lambda self, *arguments: write_outcome(
+            [50000000] * 5, 0.25, self.cell.all_threads
+        )
     },
     "computes_a_quarter": quarter(lambda self: True),
     # All of it at the check's learning rate.

@@ -82,7 +82,7 @@ def reset_first(self, share, product, state):
         np.split(self.weight("hidden_bias"), 3)[2],
     )
     ours, theirs = self.split(share), self.split(product)
-    reset, update = [arithmetic.sigmoid(ours[which] + theirs[which]) for which in (0, 1)]
+    reset, update = [arithmetic.sigmoid(ours[gate] + theirs[gate]) for gate in (0, 1)]
     new = np.tanh(ours[2] + (reset * state[0]) @ weight.T + bias)
     return ((1.0 - update) * new + update * state[0],), (reset, update, new, theirs[2], state[0])
 
@@ -158,9 +158,9 @@ def as_the_sweep_began(self, numbers):
     product = BoltzmannMachine.product
 
     def of_before(block):
-        now, self.state = self.state, before
+        current, self.state = self.state, before
         products = product(self, block)
-        self.state = now
+        self.state = current
         return products
 
     self.product = of_before
@@ -190,9 +190,9 @@ def of_transposed(self, state):
 
 def without_diagonal(self, chosen, change):
     """Change the fields of the other units alone, as of a Boltzmann machine."""
-    kept = self.fields[self.rows, chosen]
+    fields = self.fields[self.rows, chosen]
     McCullochPittsMachine.update(self, chosen, change)
-    self.fields[self.rows, chosen] = kept
+    self.fields[self.rows, chosen] = fields
 
 
 def with_stopped_clock(self, choices, waits):

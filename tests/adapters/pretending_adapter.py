@@ -21,10 +21,10 @@ class Pretender(Adapter):
         self.folder, self.failures = folder, failures
         self.calls, self.phases, self.rates, self.loss = [], [], [], 2.5
 
-    def note(self, what):
-        self.calls.append(what)
+    def note(self, call):
+        self.calls.append(call)
         self.phases.append(json.loads((self.folder / protocol.PHASE_FILE).read_text())["phase"])
-        error = self.failures.get(what)
+        error = self.failures.get(call)
         if error is not None:
             raise error
 
@@ -61,15 +61,15 @@ class Pretender(Adapter):
         return "no memory" in str(error)
 
 
-def launch_of(folder, network="fcn5", settings=None, device="cpu", asked=None, **numbers):
-    """Return a launch; ``asked`` are further fields of it, ``numbers`` those of its protocol."""
+def launch_of(folder, network="fcn5", settings=None, device="cpu", launch_fields=None, **numbers):
+    """Return a launch with these further fields, and these numbers of its protocol."""
     measured = Protocol(
         **{"warmup_steps": 3, "steps": 4, "minimum_steps": 2, "seconds": 0.1, **numbers}
     )
     cell = Cell("null", "null", "null", network, device, 2, 8)
     data = to_data(NETWORKS[network]) if network in NETWORKS else None
     return Launch(cell, measured, settings or {}, str(folder), network=data)._replace(
-        **(asked or {})
+        **(launch_fields or {})
     )
 
 

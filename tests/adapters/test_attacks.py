@@ -87,7 +87,8 @@ class Adapter(TorchAdapter):
 
     def parameters(self):
         for name, value in super().parameters():
-            # The mistake to first order: the bias stands where two trained biases would have taken it.
+            # The mistake to first order: the bias stands where two trained biases would have
+            # taken it.
             yield name, value if name not in self._start else 2 * value - self._start[name]
 
 ADAPTER = Adapter
@@ -143,12 +144,12 @@ ALIKE = {
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(each, marks=[pytest.mark.slow] * (each in ALIKE))
-        for each in sorted(CAUGHT | OF_INFERENCE)
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE))
+        for name in sorted(CAUGHT | OF_INFERENCE)
     ],
 )
-def test_an_attack_is_caught_with_what_was_seen(name, tmp_path):
-    status, seen = (CAUGHT | OF_INFERENCE)[name]
+def test_an_attack_is_caught_for_the_expected_reason(name, tmp_path):
+    status, expected_reason = (CAUGHT | OF_INFERENCE)[name]
     task = TASKS[name in OF_INFERENCE]
     for attempt in range(3):
         folder = tmp_path / str(attempt)
@@ -163,7 +164,7 @@ def test_an_attack_is_caught_with_what_was_seen(name, tmp_path):
         ):
             break
     assert outcome.status is status, outcome.reason
-    assert re.search(seen, outcome.reason), outcome.reason
+    assert re.search(expected_reason, outcome.reason), outcome.reason
 
 
 def beside_an_honest_one(name, folder):
@@ -211,7 +212,7 @@ NOT_FOR_TURNS = {
     ],
 )
 def test_an_attack_is_caught_in_turns_too(name, tmp_path):
-    status, seen = CAUGHT[name]
+    status, expected_reason = CAUGHT[name]
     for attempt in range(3):
         folder = tmp_path / str(attempt)
         folder.mkdir()
@@ -224,7 +225,7 @@ def test_an_attack_is_caught_in_turns_too(name, tmp_path):
             break
     assert (honest.status, honest.reason) == (Status.OK, "")
     assert outcome.status is status, outcome.reason
-    assert re.search(seen, outcome.reason), outcome.reason
+    assert re.search(expected_reason, outcome.reason), outcome.reason
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -249,15 +250,15 @@ def test_a_check_among_others_is_carried_out_once_more(tmp_path):
 @pytest.mark.parametrize("name", sorted(OF_TORCH))
 def test_a_mistake_inside_a_framework_is_caught(name, tmp_path):
     outcome = attack(name, tmp_path, "torch", "eager", "lstm32", batch_size=4)
-    status, seen = OF_TORCH[name]
+    status, expected_reason = OF_TORCH[name]
     assert outcome.status is status, outcome.reason
-    assert re.search(seen, outcome.reason), outcome.reason
+    assert re.search(expected_reason, outcome.reason), outcome.reason
     assert outcome.samples_ns, "a number for other mathematics is kept, and marked"
 
 
 def test_every_attack_is_tried_and_listed_with_how_it_ends():
-    there = set(re.findall(r'^    "([a-z_]+)": ', ATTACKS, re.MULTILINE))
-    assert there == {*CAUGHT, *OF_INFERENCE, "slow_in_its_first_check"}
+    defined = set(re.findall(r'^    "([a-z_]+)": ', ATTACKS, re.MULTILINE))
+    assert defined == {*CAUGHT, *OF_INFERENCE, "slow_in_its_first_check"}
     rows = re.findall(r"^\| `([a-z_]+)` \|.*\| (.*) \|$", PARITY.read_text(), re.MULTILINE)
     listed = {
         name: status for status, attacks in rows for name in re.findall(r"`([a-z_]+)`", attacks)

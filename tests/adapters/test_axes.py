@@ -15,8 +15,8 @@ from dlbench.reports.results.results import Results
 from dlbench.reports.results.storage.store import Store
 
 USUAL = make.cell()
-OTHER = {
-    axis.name: (axis.order[0] if axis.order[0] != axis.usual else axis.order[1])
+UNUSUAL = {
+    axis.name: next(value for value in axis.order if value != axis.usual)
     for axis in axes.AXES
     if axis.order
 }
@@ -26,8 +26,13 @@ OPTIONAL = [axis for axis in axes.AXES if axis.usual is not None]
 def changed(axis: axes.Axis) -> Cell:
     """Return the usual cell with another value of this axis."""
     value = getattr(USUAL, axis.name)
-    other = OTHER.get(axis.name, value + 1 if isinstance(value, int | float) else f"{value}other")
-    return USUAL._replace(**{axis.name: other})
+    if axis.name in UNUSUAL:
+        new_value = UNUSUAL[axis.name]
+    elif isinstance(value, int | float):
+        new_value = value + 1
+    else:
+        new_value = f"{value}other"
+    return USUAL._replace(**{axis.name: new_value})
 
 
 def test_every_field_of_a_cell_but_the_adapters_folder_is_an_axis() -> None:
@@ -38,18 +43,20 @@ def test_every_field_of_a_cell_but_the_adapters_folder_is_an_axis() -> None:
 
 @pytest.mark.parametrize("axis", axes.AXES, ids=lambda axis: axis.name)
 def test_cells_that_differ_in_one_axis_are_told_apart_everywhere(axis: axes.Axis) -> None:
-    other = changed(axis)
-    assert slug(other) != slug(USUAL)
+    changed_cell = changed(axis)
+    assert slug(changed_cell) != slug(USUAL)
     if not axis.goes_with:
-        assert name_of(other) != name_of(USUAL)
-    assert axes.values(other) != axes.values(USUAL)
-    assert Cell(**json.loads(json.dumps(to_dict(other)))) == other
+        assert name_of(changed_cell) != name_of(USUAL)
+    assert axes.values(changed_cell) != axes.values(USUAL)
+    assert Cell(**json.loads(json.dumps(to_dict(changed_cell)))) == changed_cell
     if axis.role == axes.WORK and not axis.goes_with:
-        assert work_name(other) != work_name(USUAL)  # benchmarks of one group may be compared
+        assert work_name(changed_cell) != work_name(
+            USUAL
+        )  # benchmarks of one group may be compared
 
 
 @pytest.mark.parametrize("axis", axes.AXES, ids=lambda axis: axis.name)
-def test_each_has_a_place_in_the_matrix_and_a_key_in_its_json(axis: axes.Axis) -> None:
+def test_each_axis_has_a_place_in_the_matrix_and_a_key_in_its_json(axis: axes.Axis) -> None:
     records = [make.record([1.0] * 3, **cell._asdict()) for cell in (USUAL, changed(axis))]
     with Store.open("sqlite://") as store:
         for record in records:
@@ -63,8 +70,8 @@ def test_each_has_a_place_in_the_matrix_and_a_key_in_its_json(axis: axes.Axis) -
         axes.COLUMN: matrix.columns,
     }
     assert len(held[axis.role]) == 2
-    seen = {json.dumps(cell[axis.name]) for cell in matrix_cells(matrix)}
-    assert len(seen) == 2
+    values_in_json = {json.dumps(cell[axis.name]) for cell in matrix_cells(matrix)}
+    assert len(values_in_json) == 2
 
 
 def test_an_adapter_refuses_an_axis_that_it_takes_no_notice_of(

@@ -161,7 +161,7 @@ def ran():
     yield results
     # Most adapters drive the CPU only.
     assert any(results.values()) if DEVICE != "cpu" else all(results.values()), (
-        f"refused every network: {[which for which, ran in results.items() if not ran]}"
+        f"refused every network: {[name for name, ran in results.items() if not ran]}"
     )
 
 
@@ -211,12 +211,14 @@ def check_parity(outcome, network=None):
 
 def check_description(outcome, framework):
     assert all(outcome.software[key] for key in ("python", "numpy", "framework", "version"))
-    given = f"DLBENCH_PYTHON_{framework.name.upper().replace('-', '_')}" in os.environ
+    interpreter_is_given = (
+        f"DLBENCH_PYTHON_{framework.name.upper().replace('-', '_')}" in os.environ
+    )
     if (
         framework.environment == "own"
         and framework.project is not None
         and framework.outside is None
-        and not given
+        and not interpreter_is_given
     ):
         # Without a date a report cannot tell old software from new.
         versions = {release.version for release in framework.project.releases}
@@ -275,14 +277,14 @@ def inferred():
     """Return a network of each kind for every framework in its default mode; few of them are not
     slow."""
     alone = [(entry, entry.default_mode) for entry in map(find, INFER_ALONE) if is_tested(entry)]
-    return [
-        pytest.param(entry.name, mode, network, marks=marks(entry, not usual))
-        for entry, mode in (*modes(only_default=True), *alone)
-        for network in EVERY
-        for usual in [
-            network in INFERRED and (INFERRED[network] is None or entry.name in INFERRED[network])
-        ]
-    ]
+    parameters = []
+    for entry, mode in (*modes(only_default=True), *alone):
+        for network in EVERY:
+            frameworks = INFERRED.get(network, ())
+            in_every_run = frameworks is None or entry.name in frameworks
+            slow = marks(entry, not in_every_run)
+            parameters.append(pytest.param(entry.name, mode, network, marks=slow))
+    return parameters
 
 
 @pytest.mark.parametrize(("name", "mode", "network"), inferred())
@@ -419,6 +421,6 @@ def test_two_threads_are_two_threads(name, mode, launch):
     outcome = launch(name, mode, "fcn5", threads=2)
     assert outcome.status is Status.OK, outcome.reason
     assert outcome.threads.framework_says in (None, 2)
-    busiest, second, *others = [*outcome.threads.cpu_seconds_by_thread, 0.0, 0.0]
+    busiest, second, *further_threads = [*outcome.threads.cpu_seconds_by_thread, 0.0, 0.0]
     assert second > 0.4 * busiest
-    assert sum(others) <= 0.15 * outcome.threads.wall_seconds + 0.04
+    assert sum(further_threads) <= 0.15 * outcome.threads.wall_seconds + 0.04

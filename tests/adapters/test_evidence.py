@@ -29,7 +29,7 @@ def as_before():
 
 
 @pytest.mark.parametrize("cpus", [[4095], [0, 4095], [-1], [10**30], ["0"], "0", 5, {"a": 1}])
-def test_what_cannot_be_set_is_left_to_the_worker(tmp_path, as_before, cpus):
+def test_impossible_cpus_are_left_to_the_worker(tmp_path, as_before, cpus):
     cell = Cell("null", "null", "null", "fcn5", "cpu", 1, 8)
     protocol.write_launch(
         str(tmp_path), Launch(cell, Protocol(), {}, str(tmp_path), network=data_of("fcn5"))
@@ -114,7 +114,7 @@ def test_threads_that_burn_are_seen_in_the_spread_the_busiest_first():
     assert threads.wall_seconds > 0
 
 
-def test_what_is_not_told_is_none_and_never_a_guess(monkeypatch):
+def test_evidence_that_the_system_does_not_give_is_none(monkeypatch):
     monkeypatch.setattr(evidence, "read_file", lambda path: None)
 
     def no_folder(path):
@@ -144,8 +144,10 @@ def reading(threads=None, waited=None, involuntary=0, **companions):
     """Return a snapshot with CPU seconds and waits by thread id; all else stands still."""
     plain = dict.fromkeys(("pressure", "pressure_avg10", "steal", "machine_cpu", "throttled"))
     counts = {"involuntary": involuntary, "voluntary": 0, "major_faults": 0}
-    others = evidence.Companions(**{"living": {}, "ended": 0.0, **companions})
-    return LaunchCounters(0.0, 0.0, threads, waited, **counts, **plain, companions=others)
+    companion_counters = evidence.Companions(**{"living": {}, "ended": 0.0, **companions})
+    return LaunchCounters(
+        0.0, 0.0, threads, waited, **counts, **plain, companions=companion_counters
+    )
 
 
 def test_threads_that_come_and_go_never_give_a_negative_time():

@@ -46,7 +46,7 @@ layer = st.one_of(
 )
 dense = st.fixed_dictionaries({"dense": size}, optional={"activation": activation})
 convolutional = st.builds(
-    lambda images, flat, **others: {"layers": images + flat, **others},
+    lambda images, flat, **sizes: {"layers": images + flat, **sizes},
     st.lists(layer, max_size=3),
     st.lists(dense, min_size=1, max_size=2),
     channels=st.integers(1, 4),
@@ -97,7 +97,7 @@ def test_numbers_survive_being_written_and_read(data):
 
 
 @given(specified)
-def test_what_is_counted_is_what_is_there(data):
+def test_counts_of_a_family_agree_with_its_parameters(data):
     family = family_of(data)
     names = [parameter.name for parameter in family.parameters()]
     assert len(set(names)) == len(names)

@@ -47,11 +47,11 @@ def test_a_file_has_what_would_be_drawn_in_the_shapes_of_a_resident_mini_batch(
         drawn, read = Feed(network, 4, purpose), Feed(network, 4, purpose, folder, storage)
         assert read.record_bytes % feeds.PAGE == 0
         for number in (0, drawn.count - 1, drawn.count):  # the last one is the first again
-            for one, other in zip(drawn[number], read[number], strict=True):
-                assert np.array_equal(one, other)
-        usual = batches.mini_batch(network, 4)
+            for drawn_array, read_array in zip(drawn[number], read[number], strict=True):
+                assert np.array_equal(drawn_array, read_array)
+        resident = batches.mini_batch(network, 4)
         assert [(array.shape, array.dtype) for array in read[0]] == [
-            (array.shape, array.dtype) for array in usual
+            (array.shape, array.dtype) for array in resident
         ]
     different = {read[number].inputs.tobytes() for number in range(read.count)}
     assert len(different) == read.count > 1
@@ -78,19 +78,19 @@ def test_large_mini_batches_are_few_and_small_ones_many() -> None:
 
 
 @given(st.integers(0, 3), st.integers(1, 5), st.integers(0, 30))
-def test_what_is_made_ahead_comes_in_order_and_no_more_of_it_than_asked_for(
+def test_ahead_gives_batches_in_order_and_makes_no_more_than_its_depth(
     workers: int, depth: int, n: int
 ) -> None:
-    made: list[int] = []
+    numbers_made: list[int] = []
 
     def make(number: int) -> int:
-        made.append(number)
+        numbers_made.append(number)
         return number
 
     source = ahead(make, workers, depth)
     assert list(itertools.islice(source, n)) == list(range(n))
     source.close()
-    assert len(made) <= n + (depth if workers else 0)
+    assert len(numbers_made) <= n + (depth if workers else 0)
 
 
 def test_a_failure_in_a_thread_ends_the_step_and_a_closed_source_its_threads() -> None:

@@ -42,18 +42,19 @@ nn.losses.cross_entropy = lambda *given, **named: traces.append(1) or compute(*g
 #: Torch compiles nothing: each step computes its loss anew.
 TRACES_OF_KERAS = 'keras.backend.backend() == "torch" or len(traces)'
 HELD_BY_TORCH = (
-    "[each.data_ptr() for each in [*adapter._training.module.parameters(), *adapter._held]]"
+    "[tensor.data_ptr() for tensor in [*adapter._training.module.parameters(), *adapter._held]]"
 )
 SAMPLED = ("small-sequential", "small-synchronous", "small-bipartite", "small-mpm")
 #: What few frameworks build.
 OF_FEW = ("small-lif", *SAMPLED)
-MOVED_BY_TORCH = "[each.data_ptr() for each in adapter._training.moving.values()]"
+MOVED_BY_TORCH = "[tensor.data_ptr() for tensor in adapter._training.moving.values()]"
 PROGRAMS = "adapter.step.__self__.program._cache_size()"
 TRACED_OF_SAMPLING = "adapter.step.__self__.program.experimental_get_tracing_count()"
 SESSIONS = "adapter.module._model, adapter.optimizer._optimizer"
 #: What a step is made of, and where it is made: neither changes with weights, mini-batch or rate.
 CAPTURED_BY_TINYGRAD = """(id(adapter.train.captured), [
-    id(each.uop.base.realized) for each in [*adapter.weights.values(), adapter.inputs, adapter.labels]
+    id(tensor.uop.base.realized)
+    for tensor in [*adapter.weights.values(), adapter.inputs, adapter.labels]
 ])"""
 COMPILED_BY_MINDSPORE = "[len(adapter.train.compile_cache), *map(id, adapter.trainable.values())]"
 WIDE_IN_CHAINER = """
@@ -197,7 +198,8 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.reference(static=True, fused_norm=True),
         asked.reference(update="operator"),
         asked.one_bias(
-            '[each.data().asnumpy() for each in adapter.block.collect_params(".*h2h_bias").values()]'
+            "[bias.data().asnumpy() for bias in "
+            "adapter.block.collect_params('.*h2h_bias').values()]"
         ),
         asked.threads_of_variables("mxnet"),
         asked.rate("id(adapter.block._cached_op)"),
@@ -230,7 +232,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         *asked.onnx_sessions(2, f"({SESSIONS})"),
         # And the addresses of the parameters.
         asked.reset(
-            f"({SESSIONS}, [each.data.ctypes.data for _, each in adapter.state.parameters])"
+            f"({SESSIONS}, [parameter.data.ctypes.data for _, parameter in adapter.state.parameters])"
         ),
     ],
     "paddle": [
@@ -242,7 +244,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
         asked.threads_of_variables("paddle"),
         asked.rate(),
         asked.reset(
-            "[each.data_ptr() for each in [*adapter.layer.parameters(), adapter.inputs, "
+            "[tensor.data_ptr() for tensor in [*adapter.layer.parameters(), adapter.inputs, "
             "adapter.labels]]"
         ),
         asked.memory(
@@ -266,7 +268,7 @@ ASKED: dict[str, list[Callable[[Guest], None]]] = {
                 asked.reset(COMPILED_BY_MINDSPORE, update=update),
             )
         ),
-        asked.one_bias("[each.asnumpy() for each in adapter.network.stack.b_hh_list]"),
+        asked.one_bias("[bias.asnumpy() for bias in adapter.network.stack.b_hh_list]"),
         asked.memory(
             {
                 "mindspore.ops.zeros((1 << 16, 1 << 20)).asnumpy()": True,
@@ -376,19 +378,21 @@ def table() -> list[Any]:
     """Return each check of each framework; those of one framework together: an interpreter starts
     slowly."""
 
-    def marks(which: str, check: Callable[[Guest], None]) -> list[Any]:
-        group = pytest.mark.xdist_group(f"guest of {which}")
+    def marks(framework: str, check: Callable[[Guest], None]) -> list[Any]:
+        group = pytest.mark.xdist_group(f"guest of {framework}")
         # Sixteen adapters each: PyTorch's stand for those of all others.
         return (
             [group, pytest.mark.slow]
-            if check.__name__ == "feeding" and which != "torch"
+            if check.__name__ == "feeding" and framework != "torch"
             else [group]
         )
 
     return [
-        pytest.param(which, check, id=f"{which}-{check.__name__}", marks=marks(which, check))
-        for which, checks in ASKED.items()
-        if is_tested(find(which.partition(":")[0]))
+        pytest.param(
+            framework, check, id=f"{framework}-{check.__name__}", marks=marks(framework, check)
+        )
+        for framework, checks in ASKED.items()
+        if is_tested(find(framework.partition(":")[0]))
         for check in [asked.refusal_of_cells(), *checks]
     ]
 
@@ -399,12 +403,12 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return cache(lambda name: tmp_path_factory.mktemp(name.partition(":")[0]))
 
 
-@pytest.mark.parametrize(("which", "check"), table())
-def test_it_answers_as_every_framework_does(
-    which: str,
+@pytest.mark.parametrize(("framework", "check"), table())
+def test_a_framework_answers_as_every_framework_does(
+    framework: str,
     check: Callable[[Guest], None],
     guests: Callable[..., Guest],
     scratch: Callable[[str], Path],
 ) -> None:
-    name, _, mode = which.partition(":")
-    check(guests(name, mode, scratch=scratch(which)))
+    name, _, mode = framework.partition(":")
+    check(guests(name, mode, scratch=scratch(framework)))

@@ -43,9 +43,9 @@ class OnGpu(Pretender):
         super().__init__(None)
         self.step_ns, self.clock, self.profiled, self.probes = step_ns, 0, profiled, probes
 
-    def note(self, what):
-        if what == "step":
-            self.calls.append(what)
+    def note(self, call):
+        if call == "step":
+            self.calls.append(call)
             self.clock += self.step_ns
 
     def prepare(self, network, weights, batch):
@@ -159,22 +159,22 @@ def test_on_the_cpu_no_device_is_asked_anything_and_nothing_profiled_unasked(tmp
 )
 def test_an_instrument_that_answers_nonsense_breaks_the_contract(tmp_path, method, answer, words):
     adapter = OnGpu()
-    setattr(adapter, method, lambda *given: answer)
+    setattr(adapter, method, lambda *arguments: answer)
     outcome = run(tmp_path, adapter)
     assert outcome.status is Status.CRASHED
     assert words in outcome.reason
 
 
-@pytest.mark.parametrize("found", [RuntimeError("no\n counters"), ValueError(), {"a": 1}, 3])
-def test_a_profile_that_fails_is_noted_and_the_timing_stands(tmp_path, found):
-    adapter = OnGpu(profiled=found)
-    outcome = run(tmp_path, adapter, asked={"profiled_steps": 2})
+@pytest.mark.parametrize("profiled", [RuntimeError("no\n counters"), ValueError(), {"a": 1}, 3])
+def test_a_profile_that_fails_is_noted_and_the_timing_stands(tmp_path, profiled):
+    adapter = OnGpu(profiled=profiled)
+    outcome = run(tmp_path, adapter, launch_fields={"profiled_steps": 2})
     assert (outcome.status, len(outcome.samples_ns)) == (Status.OK, 4)
     assert outcome.device.event_ns == [1000] * 4
     assert outcome.profile is None
     words = {RuntimeError: "RuntimeError: no counters", ValueError: "ValueError: "}
     assert outcome.software["profile_failed"].startswith(
-        words.get(type(found), "ContractBroken: profile() returned")
+        words.get(type(profiled), "ContractBroken: profile() returned")
     )
 
 
@@ -241,27 +241,25 @@ class Machine:
 
 
 def test_each_probe_gives_its_number_and_a_copy_on_the_device_counts_twice(monkeypatch):
-    asked, machines = [], [Machine(start=1000, work=2_000_000, fence=5000)]
+    requested_probes, machines = [], [Machine(start=1000, work=2_000_000, fence=5000)]
 
     def find(name, size):
-        asked.append((name, size))
+        requested_probes.append((name, size))
         machines.append(Machine(start=1000, work=2_000_000, fence=5000))
         return Probe(machines[-1].start, machines[-1].wait)
 
     monkeypatch.setattr(timing, "nanoseconds", lambda: machines[-1].clock())
     monkeypatch.setattr(gpus, "SECONDS", 0.03)
-    found, failures = gpus.measure_ceilings(find, lambda error: False)
+    ceilings, failures = gpus.measure_ceilings(find, lambda error: False)
     assert failures == []
-    assert asked == [
-        (name, DEVICE_BYTES if name == COPY else 0 if name == OPERATOR else HOST_BYTES)
-        for name in PROBES
-    ]
-    assert found.copy_bytes_per_second == pytest.approx(2 * DEVICE_BYTES / 0.002, rel=0.01)
-    assert found[1:5] == pytest.approx([HOST_BYTES / 0.002] * 4, rel=0.01)
+    sizes = {**dict.fromkeys(PROBES, HOST_BYTES), COPY: DEVICE_BYTES, OPERATOR: 0}
+    assert requested_probes == list(sizes.items())
+    assert ceilings.copy_bytes_per_second == pytest.approx(2 * DEVICE_BYTES / 0.002, rel=0.01)
+    assert ceilings[1:5] == pytest.approx([HOST_BYTES / 0.002] * 4, rel=0.01)
     # The host does not wait for an operator behind others; alone it takes its start, its work and
     # the fence.
-    assert found.operator_start_seconds == pytest.approx(1e-6, rel=0.01)
-    assert found.operator_finish_seconds == pytest.approx(0.002006, rel=0.001)
+    assert ceilings.operator_start_seconds == pytest.approx(1e-6, rel=0.01)
+    assert ceilings.operator_finish_seconds == pytest.approx(0.002006, rel=0.001)
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_whatever_goes_wrong_is_an_outcome(tmp_path, error, status, reason, wher
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("network", "reason"),
     [
         (None, "fcn5: family: no family of networks is named None"),
         (
@@ -128,9 +128,9 @@ def test_whatever_goes_wrong_is_an_outcome(tmp_path, error, status, reason, wher
         ({"family": "feedforward", "numbers": {"inputs": 3}}, "fcn5: hidden: it is missing"),
     ],
 )
-def test_a_network_that_these_adapters_do_not_know_is_unsupported(tmp_path, given, reason):
+def test_a_network_that_these_adapters_do_not_know_is_unsupported(tmp_path, network, reason):
     adapter = Pretender(tmp_path)
-    protocol.write_launch(str(tmp_path), launch_of(tmp_path)._replace(network=given))
+    protocol.write_launch(str(tmp_path), launch_of(tmp_path)._replace(network=network))
     assert worker.run(str(tmp_path), lambda launch: adapter) == 0
     outcome = protocol.read_answer(str(tmp_path))
     assert outcome.status is Status.UNSUPPORTED

@@ -82,14 +82,14 @@ def test_labels_of_their_own_in_equal_parts_train_as_their_mean_does(workers):
     name, size = "small-residual", 3
     network = SMALL[name]
     expected = trained_on(name, batches.with_label_sets(network, size, workers))
-    whole = batches.mini_batch(network, 2 * workers * size, repeated=size, label_sets=workers)
-    verdict = parity.judge(trained_on(name, whole), expected, network.parity)
+    batch = batches.mini_batch(network, 2 * workers * size, repeated=size, label_sets=workers)
+    verdict = parity.judge(trained_on(name, batch), expected, network.parity)
     assert verdict.loss_error < 1e-13
     assert verdict.update_error < 1e-10, verdict.worst_parameter
     # Of workers that do not average each would have learnt its own part alone.
     for worker in range(workers):
         rows = slice(worker * 2 * size, (worker + 1) * 2 * size)
-        alone = trained_on(name, batches.Batch(whole.inputs[rows], whole.labels[rows]))
+        alone = trained_on(name, batches.Batch(batch.inputs[rows], batch.labels[rows]))
         assert parity.judge(alone, expected, network.parity).verdict == "disagrees"
 
 
@@ -173,10 +173,9 @@ WRONG_TEAMS = {
 def test_workers_that_exchange_wrongly_are_caught(mistake, name):
     wrong = team(name, 4, kind=type("Wrong", (ReferenceAdapter,), WRONG_TEAMS[mistake]))
     right = team(name, 4)
-    found, expected = (
-        parity_observation(parity, batches, each, SMALL[name]) for each in (wrong, right)
-    )
-    verdict = parity.judge(found, expected, parity.recipe_of(SMALL[name], right.cell))
+    observed = parity_observation(parity, batches, wrong, SMALL[name])
+    expected = parity_observation(parity, batches, right, SMALL[name])
+    verdict = parity.judge(observed, expected, parity.recipe_of(SMALL[name], right.cell))
     assert verdict.verdict == "disagrees"
     assert errors_beyond(verdict) > MARGIN
 
@@ -301,12 +300,12 @@ def test_gradients_are_those_of_finite_differences(name):
     for parameter, gradient in gradients.items():
         flat = adapter.weights[parameter].reshape(-1)
         for index in batches.sampled_entries(parameter, flat.size, 12):
-            kept = flat[index]
-            flat[index] = kept + step
+            original = flat[index]
+            flat[index] = original + step
             above = loss_of(adapter)
-            flat[index] = kept - step
+            flat[index] = original - step
             below = loss_of(adapter)
-            flat[index] = kept
+            flat[index] = original
             numerical = (above - below) / (2.0 * step)
             assert gradient.reshape(-1)[index] == pytest.approx(numerical, rel=1e-5, abs=2e-9), (
                 parameter
@@ -321,14 +320,14 @@ from guest.pytorch.networks import build
 from guest.pytorch.steps import LOSSES
 KNOWN = dict(SMALL, **small.small_networks(networks, small.FURTHER), **NETWORKS)
 
-for name, size in wanted:
+for name, size in network_sizes:
     network, family = KNOWN[name], KNOWN[name].family
     weights = batches.initial_weights(network)
     module, parameters = build(network, weights)
     module.double()
     inputs, labels = [
-        each.double() if each.is_floating_point() else each
-        for each in tensors_of(family, batches.mini_batch(network, size))
+        tensor.double() if tensor.is_floating_point() else tensor
+        for tensor in tensors_of(family, batches.mini_batch(network, size))
     ]
     losses = []
     for _ in range(network.parity.steps):
@@ -342,15 +341,15 @@ for name, size in wanted:
             for value in parameters.values():
                 value -= rate * value.grad
     learnt = ((key, value.detach().numpy()) for key, value in parameters.items())
-    seen = parity.observe(learnt, parity.sample_weights(weights), losses)
-    parity.save(os.path.join(folder, "%s-b%d.npz" % (name, size)), seen)
+    observation = parity.observe(learnt, parity.sample_weights(weights), losses)
+    parity.save(os.path.join(folder, "%s-b%d.npz" % (name, size)), observation)
 answer = None
 """
 
 
 def differentiate_by_torch(guests, folder: Path, **sizes: int) -> None:
-    wanted = [(name.replace("_", "-"), size) for name, size in sizes.items()]
-    guests("torch")(f"wanted, folder = {wanted!r}, {str(folder)!r}\n{BY_TORCH}")
+    network_sizes = [(name.replace("_", "-"), size) for name, size in sizes.items()]
+    guests("torch")(f"network_sizes, folder = {network_sizes!r}, {str(folder)!r}\n{BY_TORCH}")
 
 
 @pytest.mark.framework
@@ -359,11 +358,11 @@ def test_the_reference_agrees_with_automatic_differentiation(guests, tmp_path):
     sizes = {name.replace("-", "_"): network.batch_size for name, network in EVERY.items()}
     differentiate_by_torch(guests, tmp_path, **sizes)
     for name, network in EVERY.items():
-        other = parity.load(str(tmp_path / f"{name}-b{network.batch_size}.npz"))
+        by_torch = parity.load(str(tmp_path / f"{name}-b{network.batch_size}.npz"))
         own = parity_observation(
             parity, batches, reference_adapter(name), network, network.batch_size
         )
-        verdict = parity.judge(own, other, network.parity)
+        verdict = parity.judge(own, by_torch, network.parity)
         assert verdict.loss_error < 1e-14, name
         assert verdict.update_error < 1e-11, (name, verdict.worst_parameter)
 
@@ -378,8 +377,8 @@ def test_the_shipped_references_agree_with_automatic_differentiation(guests, tmp
         size = NETWORKS[name].batch_size
         shipped = preparation.find(preparation.ReferenceKey(NETWORKS[name], size))
     differentiate_by_torch(guests, tmp_path, **{name: size})
-    other = parity.load(str(tmp_path / f"{name}-b{size}.npz"))
-    verdict = parity.judge(parity.load(str(shipped)), other, NETWORKS[name].parity)
+    by_torch = parity.load(str(tmp_path / f"{name}-b{size}.npz"))
+    verdict = parity.judge(parity.load(str(shipped)), by_torch, NETWORKS[name].parity)
     assert verdict.loss_error < 1e-12
     assert verdict.update_error < 1e-8, verdict.worst_parameter
 
@@ -395,11 +394,12 @@ def test_a_reset_reference_is_as_a_fresh_one(guests, mode):
 DIGEST = """
 import hashlib, json, sys, types
 package = types.ModuleType("guest"); package.__path__ = [sys.argv[1]]; sys.modules["guest"] = package
-batches = __import__("guest.launch.batches", fromlist=["x"]); networks = __import__("guest.networks", fromlist=["x"])
+batches = __import__("guest.launch.batches", fromlist=["x"])
+networks = __import__("guest.networks", fromlist=["x"])
 digest = hashlib.sha256()
-given = json.loads(sys.argv[2])
+data = json.loads(sys.argv[2])
 for name in ("lstm32", "resnet50"):
-    network = networks.from_data(given[name])
+    network = networks.from_data(data[name])
     weights = batches.initial_weights(network)
     for key in sorted(weights):
         digest.update(key.encode()); digest.update(weights[key].tobytes())
@@ -428,8 +428,11 @@ def interpreters() -> list[str]:
         for entry in catalogue().values()
         if entry.environment == "own"
     ]
-    there = [path for path in [*pythons, *frameworks] if path is not None and path.exists()]
-    return [sys.executable, *(str(path) for path in there if not inspect(path, ("numpy",)).missing)]
+    existing = [path for path in [*pythons, *frameworks] if path is not None and path.exists()]
+    return [
+        sys.executable,
+        *(str(path) for path in existing if not inspect(path, ("numpy",)).missing),
+    ]
 
 
 @pytest.mark.parametrize("most", [3, pytest.param(99, marks=pytest.mark.slow)])

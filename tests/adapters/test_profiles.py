@@ -275,14 +275,14 @@ spans = st.tuples(st.integers(0, 3), st.integers(0, 2**40), st.integers(0, 2**40
 def test_a_profile_of_tensorflow_and_jax_is_read_as_it_was_written(planes):
     """An independent writer of XSpace: planes with their names of events, and lines with events
     that refer to those."""
-    known = ["dot.1", "end: dot.1", "x" * 300, ""]
+    event_names = ["dot.1", "end: dot.1", "x" * 300, ""]
     space, expected = b"", []
     first = min((begun for _, lines in planes for _, begun, _ in lines), default=0)
     for plane, lines in planes:
         message = field(1, 7) + field(2, plane)
         message += b"".join(
             field(4, field(1, n) + field(2, field(1, n) + field(2, name)))
-            for n, name in enumerate(known)
+            for n, name in enumerate(event_names)
         )
         message += field(5, field(1, 9) + field(2, field(1, 9) + field(2, profiles.HLO)))
         for line, begun, events in lines:
@@ -296,11 +296,11 @@ def test_a_profile_of_tensorflow_and_jax_is_read_as_it_was_written(planes):
                     )
                 written += field(4, content)
             message += field(3, written)
-            seen = [
-                (known[event], begun - first + offset * 1e-3, duration * 1e-3, compiled)
+            expected_events = [
+                (event_names[event], begun - first + offset * 1e-3, duration * 1e-3, compiled)
                 for event, offset, duration, compiled in events
             ]
-            expected.append((plane, line, seen))
+            expected.append((plane, line, expected_events))
         space += field(1, message)
     assert profiles.tsl_lines(space) == expected
 

@@ -99,7 +99,7 @@ GOOD = protocol.to_dict(
         ({"status": "well"}, "well"),
     ],
 )
-def test_what_the_contract_does_not_know_is_refused(folder, changes, complaint):
+def test_unknown_fields_of_an_answer_are_refused(folder, changes, complaint):
     content = {**GOOD, "schema_version": protocol.SCHEMA_VERSION, **changes}
     (folder / "outcome.json").write_text(json.dumps(content))
     with pytest.raises(ProtocolError) as caught:
@@ -131,12 +131,12 @@ def test_a_choice_is_read_back_from_its_word(data, names):
 
 
 @given(NAMES)
-def test_each_is_every_setting_alone_and_left_out_once(names):
+def test_a_sweep_has_each_setting_alone_and_left_out_once(names):
     choices = [frozenset(tuning.in_force(word, names)) for word in tuning.sweep_words(names)]
-    wanted = {frozenset(), frozenset(names)} | {frozenset([name]) for name in names}
-    wanted |= {frozenset(names) - {name} for name in names}
+    expected = {frozenset(), frozenset(names)} | {frozenset([name]) for name in names}
+    expected |= {frozenset(names) - {name} for name in names}
     assert len(choices) == len(set(choices))
-    assert set(choices) == (wanted if names else set())
+    assert set(choices) == (expected if names else set())
 
 
 @pytest.mark.parametrize(

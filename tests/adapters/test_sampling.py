@@ -41,19 +41,19 @@ def made(family: Family, random):
     diagonal."""
     weight, bias, activity = family.parameters()
     drawn = random.uniform(-1.0, 1.0, weight.shape)
-    whole = np.zeros((UNITS, UNITS))
-    if weight.shape == whole.shape:
-        whole = np.tril(drawn, -1) + np.tril(drawn, -1).T
-        drawn = whole
+    matrix = np.zeros((UNITS, UNITS))
+    if weight.shape == matrix.shape:
+        matrix = np.tril(drawn, -1) + np.tril(drawn, -1).T
+        drawn = matrix
     else:
-        whole[: len(drawn), len(drawn) :] = drawn
-        whole += whole.T
-    given = {
+        matrix[: len(drawn), len(drawn) :] = drawn
+        matrix += matrix.T
+    parameters = {
         "weight": drawn,
         "bias": random.uniform(-1.0, 1.0, bias.shape),
         "activity": np.zeros(activity.shape),
     }
-    return MACHINES[type(family)](family, given), whole, given["bias"]
+    return MACHINES[type(family)](family, parameters), matrix, parameters["bias"]
 
 
 def distance(counts, law):
@@ -75,8 +75,8 @@ def test_sweeps_sample_their_law(order, law):
         if sweep >= 20:
             counts += np.bincount((machine.state @ CODES).astype(int), minlength=len(STATES))
     assert distance(counts, law(weight, bias, family.tau)) < 0.02
-    others = {boltzmann_law, little_law} - {law}
-    assert distance(counts, others.pop()(weight, bias, family.tau)) > 0.05, (
+    other_laws = {boltzmann_law, little_law} - {law}
+    assert distance(counts, other_laws.pop()(weight, bias, family.tau)) > 0.05, (
         "the test can distinguish the two laws"
     )
 
@@ -136,17 +136,19 @@ MADE = {**small_networks(networks, OF_FEW[1:]), **small_networks(networks, LARGE
 
 
 @pytest.mark.parametrize("name", sorted(MADE))
-def test_in_float32_every_decision_is_the_same(name):
+def test_float32_makes_the_same_decisions_as_float64(name):
     network = MADE[name]
     cell = Cell("numpy", "numpy", "plain", name, "cpu", 1, network.batch_size)
-    states, seen = [], []
+    states, observations = [], []
     for kind in (ReferenceAdapter, NumpyAdapter):
         adapter = kind(cell, {}, "")
-        seen.append(parity_observation(parity, batches, adapter, network, network.batch_size))
+        observations.append(
+            parity_observation(parity, batches, adapter, network, network.batch_size)
+        )
         model = adapter.model
         states.append(model.state)
     assert np.array_equal(*states)
-    verdict = parity.judge(seen[1], seen[0], network.parity)
+    verdict = parity.judge(observations[1], observations[0], network.parity)
     assert verdict.verdict == "agrees", verdict.reason
     assert verdict.loss_error < network.parity.loss_tolerance / 3
 

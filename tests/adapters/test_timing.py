@@ -145,12 +145,12 @@ def test_a_device_is_kept_busy_for_the_time_asked_and_no_step_is_cut(step, secon
 
 @pytest.mark.parametrize(("growing", "steps"), [(0, 1), (2, 3), (100, timing.GROWING_STEPS)])
 def test_warm_up_goes_on_while_steps_map_memory_anew(growing, steps):
-    kept = []
+    mappings = []
 
     def step():
-        if len(kept) < growing:
-            kept.append(mmap.mmap(-1, 2**23))
-            kept[-1].write(bytes(2**23))
+        if len(mappings) < growing:
+            mappings.append(mmap.mmap(-1, 2**23))
+            mappings[-1].write(bytes(2**23))
         time.sleep(0.01)
 
     assert len(timing.until_memory_stays(step, lambda: None)) == steps
@@ -205,7 +205,7 @@ def timed_by(monkeypatch, folder, lengths, **numbers):
     monkeypatch.setattr(
         timing,
         "timed_loop",
-        lambda *given, **named: loop(*given, clock=lambda: adapter.now, **named),
+        lambda *arguments, **named: loop(*arguments, clock=lambda: adapter.now, **named),
     )
     numbers = {"warmup_steps": 2, "steps": 20, "minimum_steps": 5, "seconds": 1000.0, **numbers}
     return run(folder, adapter, **numbers)
@@ -297,16 +297,14 @@ def test_the_cuts_are_those_of_ruptures(levels, penalty, seed, noise):
         parts = [signal[start:end] for start, end in itertools.pairwise(bounds)]
         return sum(((part - part.mean()) ** 2).sum() for part in parts) + penalty * len(cuts)
 
-    found = change_points(signal, penalty)
+    result = change_points(signal, penalty)
     # PELT's pruning, and ruptures' with a minimal size at that, may miss the optimum; never may
     # this search.
-    assert cost(found) <= cost(expected[:-1]) + 1e-9
-    if found != expected[:-1]:
-        assert cost(found) < cost(expected[:-1]) - 1e-12
-    assert all(
-        end - start >= SHORTEST
-        for start, end in zip([0, *found], [*found, len(signal)], strict=True)
-    )
+    assert cost(result) <= cost(expected[:-1]) + 1e-9
+    if result != expected[:-1]:
+        assert cost(result) < cost(expected[:-1]) - 1e-12
+    bounds = [0, *result, len(signal)]
+    assert all(end - start >= SHORTEST for start, end in itertools.pairwise(bounds))
 
 
 @pytest.mark.parametrize(

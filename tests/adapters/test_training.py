@@ -43,8 +43,10 @@ class Learner(Pretender):
 
 
 def train(folder, text, adapter, steps=120, network=NETWORK):
-    asked = {"text": str(text), "network": to_data(network)}
-    return run(folder, adapter, network=network.name, curve_steps=steps, asked=asked)
+    launch_fields = {"text": str(text), "network": to_data(network)}
+    return run(
+        folder, adapter, network=network.name, curve_steps=steps, launch_fields=launch_fields
+    )
 
 
 def test_a_curve_has_the_mean_of_each_block_and_last_the_loss_on_what_was_kept(tmp_path, text):
@@ -113,14 +115,14 @@ def test_what_ends_training_early_is_noted_and_costs_no_number(tmp_path, text, l
     ],
     ids=["adapter", "mode", "alphabet", "length"],
 )
-def test_what_cannot_be_trained_is_refused_before_it_is_built(
+def test_unsuitable_training_is_refused_before_the_adapter_is_prepared(
     tmp_path, text, network, adapter, reason
 ):
-    made = adapter(tmp_path, None) if adapter is Learner else adapter(tmp_path)
-    outcome = train(tmp_path, text, made, network=network)
+    built_adapter = adapter(tmp_path, None) if adapter is Learner else adapter(tmp_path)
+    outcome = train(tmp_path, text, built_adapter, network=network)
     assert outcome.status is Status.UNSUPPORTED
     assert outcome.reason.startswith(reason)
-    assert "prepare" not in made.calls
+    assert "prepare" not in built_adapter.calls
 
 
 @examples(20)
@@ -132,23 +134,23 @@ def test_mini_batches_are_stretches_of_the_text_and_labels_a_symbol_later(
     symbols = np.random.RandomState(number).randint(0, 96, 400).astype(np.uint8)
     result = batches.text_mini_batch(symbols, network, batches.seeded("text", number), batch)
     tokens = result.inputs if embedded else result.inputs.argmax(axis=-1)
-    whole = bytes(symbols)
+    content = bytes(symbols)
     for example in range(batch):
         stretch = bytes(tokens[example].astype(np.uint8)) + bytes([result.labels[example, -1]])
-        assert stretch in whole
+        assert stretch in content
         assert list(result.labels[example]) == list(stretch[1:])
     if not embedded:
         assert result.inputs.dtype == np.float32
         assert (result.inputs.sum(axis=-1) == 1).all()
 
 
-def test_every_step_draws_other_places_and_never_of_what_is_kept(text):
-    trained, kept = batches.read_text(str(text))
-    assert (len(trained), len(kept)) == (4500, 500)
+def test_every_step_draws_other_places_and_never_of_the_held_out_text(text):
+    trained, held_out = batches.read_text(str(text))
+    assert (len(trained), len(held_out)) == (4500, 500)
     trained[:] = 1
-    kept[:] = 2
+    held_out[:] = 2
     *training, last = (
-        list(block.batches) for block in batches.text_blocks(trained, kept, NETWORK, 4, 120)
+        list(block.batches) for block in batches.text_blocks(trained, held_out, NETWORK, 4, 120)
     )
     assert [len(batch) for batch in training] == [50, 50, 20]
     assert {int(batch.labels.max()) for block in training for batch in block} == {1}
@@ -177,7 +179,7 @@ for batch in batches_of:
     reference.place(batch)
     expected.append(reference.model.forward(reference.inputs, reference.labels))
     gradients = dict(reference.model.backward())
-    norms.append(np.sqrt(sum((each ** 2).sum() for each in gradients.values())))
+    norms.append(np.sqrt(sum((gradient ** 2).sum() for gradient in gradients.values())))
     for name, gradient in gradients.items():
         gradient = gradient * min(1.0, update.clip / norms[-1])
         means[name] = update.decay * means[name] + (1 - update.decay) * gradient ** 2
@@ -188,10 +190,11 @@ adapter = make("tiny", batch_size=2)
 adapter.prepare(network, weights, batches_of[0])
 adapter.set_learning_rate(0.5)
 adapter.step()
-halves = [texts.Block(iter(batches_of[:4]), 4, update.rate), texts.Block(iter(batches_of[4:]), 2, update.rate)]
+first = texts.Block(iter(batches_of[:4]), 4, update.rate)
+second = texts.Block(iter(batches_of[4:]), 2, update.rate)
 still = texts.Block(iter(batches_of[:1] * 2), 2, 0.0)
-found = list(adapter.train_on_text(weights, halves + [still], update))
-answer = found, expected, bool(max(norms) > update.clip)
+losses = list(adapter.train_on_text(weights, [first, second, still], update))
+answer = losses, expected, bool(max(norms) > update.clip)
 """
 
 
@@ -204,10 +207,10 @@ answer = found, expected, bool(max(norms) > update.clip)
     ],
 )
 def test_a_framework_trains_as_a_reference_in_double_precision_does(guests, name):
-    found, expected, clipped = guests(name)(QUESTION)
+    losses, expected, clipped = guests(name)(QUESTION)
     assert clipped
-    assert [len(each) for each in found] == [4, 2, 2]
-    assert found[0] + found[1] == pytest.approx(expected, rel=1e-5)
+    assert [len(block) for block in losses] == [4, 2, 2]
+    assert losses[0] + losses[1] == pytest.approx(expected, rel=1e-5)
     # At rate 0 nothing moves.
-    assert found[2][0] == found[2][1]
-    assert found[2][0] != pytest.approx(found[0][0], rel=1e-3)
+    assert losses[2][0] == losses[2][1]
+    assert losses[2][0] != pytest.approx(losses[0][0], rel=1e-3)

@@ -87,37 +87,44 @@ KINDS: dict[str, tuple[Conditions, Levels]] = {
 
 
 def search(
-    rng: np.random.Generator, conditions: Conditions, levels: Array, places: list[int], found: Found
+    rng: np.random.Generator,
+    conditions: Conditions,
+    levels: Array,
+    places: list[int],
+    counts: Found,
 ) -> None:
     """Carry out a search among these levels, and add what it came to."""
-    found.searches += 1
+    counts.searches += 1
     (sides,) = launches(rng, conditions, 1, MOST)
     sides[:, 1] += levels[-1]
     decision = gate(sides[: pairs_needed()])
     if not decision.alarm:
-        found.unconfirmed += 1
+        counts.unconfirmed += 1
         return
     noise = sides[:, 1] - sides[:, 0] - levels[-1]
     evidence = {CANDIDATES: (noise[: decision.pairs] + levels[-1]).tolist()}
-    known = assess(evidence, CANDIDATES)
+    posterior = assess(evidence, CANDIDATES)
     pairs = decision.pairs
     while True:
-        place, highest = known.candidates[int(np.argmax(known.places))], max(known.places)
-        if known.decided() or pairs == MOST:
+        place, highest = (
+            posterior.candidates[int(np.argmax(posterior.places))],
+            max(posterior.places),
+        )
+        if posterior.decided() or pairs == MOST:
             break
-        chosen = known.following(evidence)
+        chosen = posterior.following(evidence)
         evidence.setdefault(chosen, []).append(float(levels[chosen] + noise[pairs]))
         pairs += 1
-        known = assess(evidence, CANDIDATES)
-    found.pairs.append(pairs)
-    if known.several >= CONFIDENCE:
-        found.several += 1
-    elif not known.decided() or highest < CONFIDENCE:
-        found.undecided += 1
+        posterior = assess(evidence, CANDIDATES)
+    counts.pairs.append(pairs)
+    if posterior.several >= CONFIDENCE:
+        counts.several += 1
+    elif not posterior.decided() or highest < CONFIDENCE:
+        counts.undecided += 1
     else:
-        found.claimed.append(highest)
-        found.right += place in places
-        found.wrong += place not in places
+        counts.claimed.append(highest)
+        counts.right += place in places
+        counts.wrong += place not in places
 
 
 def searches(rng: np.random.Generator, kind: tuple[Conditions, Levels], count: int) -> Found:
@@ -173,21 +180,24 @@ def main(
         ),
         box=None,
     )
-    first = Found()
+    first_counts = Found()
     began = time.monotonic()
     for number, (name, kind) in enumerate(list(KINDS.items())[:kinds]):
         rng = np.random.default_rng([seed, number])
-        found = searches(rng, kind, searches_of_each)
-        first = found if number == 0 else first
+        counts = searches(rng, kind, searches_of_each)
+        first_counts = counts if number == 0 else first_counts
         hands = [
             np.mean([by_hand(rng, kind[0], *kind[1](rng), run) for _ in range(searches_of_each)])
             for run in runs
         ]
-        pairs = np.array(found.pairs or [0])
+        pairs = np.array(counts.pairs or [0])
         shares = (
-            *(found.right / found.searches, found.right / max(1, found.right + found.wrong)),
-            *(np.mean(found.claimed or [0]), found.several / found.searches),
-            *((found.unconfirmed + found.undecided) / found.searches, found.wrong / found.searches),
+            *(counts.right / counts.searches, counts.right / max(1, counts.right + counts.wrong)),
+            *(np.mean(counts.claimed or [0]), counts.several / counts.searches),
+            *(
+                (counts.unconfirmed + counts.undecided) / counts.searches,
+                counts.wrong / counts.searches,
+            ),
         )
         table.add_row(
             name,
@@ -199,9 +209,9 @@ def main(
     console.print(table)
     console.print("launches: mean of searches whose ends differ (90 % take no more).")
     console.print(f"{time.monotonic() - began:.0f} s")
-    named = first.right + first.wrong
+    named = first_counts.right + first_counts.wrong
     missed = (
-        stats.binomtest(first.right, named, 0.95, alternative="less").pvalue < 0.001
+        stats.binomtest(first_counts.right, named, 0.95, alternative="less").pvalue < 0.001
         if named
         else True
     )

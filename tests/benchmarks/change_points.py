@@ -71,52 +71,48 @@ OURS: dict[str, Callable[[Values], list[int]]] = {
 }
 
 
-def true_positives(truth: set[int], found: set[int]) -> int:
+def true_positives(truth: set[int], places: set[int]) -> int:
     """Return how many true places have a found one within the margin, each found one counting
     once."""
-    left, hits = set(found), 0
+    remaining, hits = set(places), 0
     for place in sorted(truth):
         near = min(
-            (candidate for candidate in left if abs(candidate - place) <= MARGIN),
-            key=lambda each: abs(each - place),
+            (candidate for candidate in remaining if abs(candidate - place) <= MARGIN),
+            key=lambda candidate: abs(candidate - place),
             default=None,
         )
         if near is not None:
-            left.remove(near)
+            remaining.remove(near)
             hits += 1
     return hits
 
 
-def f1(people: Sequence[set[int]], found: set[int]) -> float:
+def f1(people: Sequence[set[int]], places: set[int]) -> float:
     """Return the harmonic mean of precision, against anyone's labels, and of recall, averaged over
     people."""
-    labels, found = [{0, *labelled} for labelled in people], {0, *found}
-    precision = true_positives(set.union(*labels), found) / len(found)
-    recall = float(np.mean([true_positives(label, found) / len(label) for label in labels]))
+    labels, places = [{0, *labelled} for labelled in people], {0, *places}
+    precision = true_positives(set.union(*labels), places) / len(places)
+    recall = float(np.mean([true_positives(label, places) / len(label) for label in labels]))
     return 2 * precision * recall / (precision + recall)
 
 
-def covering(people: Sequence[set[int]], found: set[int], count: int) -> float:
+def covering(people: Sequence[set[int]], places: set[int], count: int) -> float:
     """Return how well the found segments cover each person's, by Jaccard index weighted by length,
     averaged."""
 
-    def segments(places: set[int]) -> list[set[int]]:
-        ends = sorted({0, count, *places})
-        return [set(range(start, end)) for start, end in pairwise(ends)]
+    def segments(ends: set[int]) -> list[set[int]]:
+        bounds = sorted({0, count, *ends})
+        return [set(range(start, end)) for start, end in pairwise(bounds)]
 
-    ours = segments(found)
-    return float(
-        np.mean(
-            [
-                sum(
-                    len(part) * max(len(part & each) / len(part | each) for each in ours)
-                    for part in segments(theirs)
-                )
-                / count
-                for theirs in people
-            ]
-        )
-    )
+    ours = segments(places)
+    shares = []
+    for theirs in people:
+        covered = 0.0
+        for part in segments(theirs):
+            overlap = max(len(part & segment) / len(part | segment) for segment in ours)
+            covered += len(part) * overlap
+        shares.append(covered / count)
+    return float(np.mean(shares))
 
 
 def places_of(
@@ -124,40 +120,40 @@ def places_of(
 ) -> dict[str, dict[str, set[int]] | str]:
     """Return each detector's change points by series, or the reason it could not run."""
     present = {name: np.flatnonzero(np.isfinite(values)) for name, values in series.items()}
-    whole = {name: values[present[name]] for name, values in series.items()}
-    results: dict[str, Any] = {
-        title: {name: search(standardised(values)) for name, values in whole.items()}
-        for title, search in OURS.items()
-    }
+    measured = {name: values[present[name]] for name, values in series.items()}
+    results: dict[str, Any] = {}
+    for title, search in OURS.items():
+        results[title] = {name: search(standardised(values)) for name, values in measured.items()}
     if python is None:
         results |= dict.fromkeys(RIVALS, "skipped: give --python an interpreter with its package")
     else:
-        asked = json.dumps({name: values.tolist() for name, values in whole.items()})
+        request = json.dumps({name: values.tolist() for name, values in measured.items()})
         command = [str(python), str(Path(__file__).with_name("rivals.py"))]
-        answered = subprocess.run(command, input=asked, stdout=subprocess.PIPE, text=True)
+        answered = subprocess.run(command, input=request, stdout=subprocess.PIPE, text=True)
         if answered.returncode != 0:
             raise SystemExit(
                 f"{python} cannot run rivals.py; it needs NumPy and the packages named there"
             )
         results |= json.loads(answered.stdout)
-    return {
-        title: per
-        if isinstance(per, str)
-        else {name: {int(present[name][p]) for p in per[name]} for name in series}
-        for title, per in results.items()
-    }
+    places: dict[str, dict[str, set[int]] | str] = {}
+    for title, per_series in results.items():
+        if isinstance(per_series, str):
+            places[title] = per_series
+            continue
+        of_detector = {}
+        for name in series:
+            of_detector[name] = {int(present[name][place]) for place in per_series[name]}
+        places[title] = of_detector
+    return places
 
 
 def labelled_table(file: Path, data: dict[str, Any], python: Path | None) -> Table:
     """Return the scores of every detector on labelled series."""
-    series = {
-        name: np.array([math.nan if v is None else v for v in series["values"]])
-        for name, series in data.items()
-    }
-    people = {
-        name: [set(labels) for labels in series["annotations"].values()]
-        for name, series in data.items()
-    }
+    series = {}
+    people = {}
+    for name, labelled in data.items():
+        series[name] = np.array(labelled["values"], dtype=float)  # None becomes NaN
+        people[name] = [set(labels) for labels in labelled["annotations"].values()]
     table = Table(
         "detector",
         "F1",
@@ -217,7 +213,7 @@ def nights_table(count: int) -> Table:
         off = np.array([abs(steps[-1].position - 50) for steps in later if steps])
         sizes = [steps[-1] for steps in later if steps and steps[-1].position == 50]
         covered = np.mean([step.low <= STEP <= step.high for step in sizes]) if sizes else math.nan
-        shares = plain, drift, np.mean([bool(s) for s in late]), np.mean([bool(s) for s in later])
+        shares = plain, drift, np.mean(list(map(bool, late))), np.mean(list(map(bool, later)))
         places = f"{100 * np.mean(off == 0):.0f}, {100 * np.mean(off <= 1):.0f}"
         table.add_row(
             machine, *(f"{100 * share:.1f}" for share in shares), places, f"{100 * covered:.1f}"
@@ -297,10 +293,10 @@ def drifts_table(count: int) -> Table:
                     ("+5 % step", np.where(np.arange(nights) >= nights // 2, STEP, 0.0)),
                     ("+26 % step", np.where(np.arange(nights) >= nights // 2, 23 * slope, 0.0)),
                 ):
-                    made = partial(
+                    simulate = partial(
                         _changed, change, partial(resembling, rng, nights, deviation, 0.0)
                     )
-                    changes = of(made, absolute, count // 10)
+                    changes = of(simulate, absolute, count // 10)
                     steps = np.mean(
                         [
                             change.drift is None and any(not s.pending for s in change.steps)

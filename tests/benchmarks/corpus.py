@@ -135,16 +135,20 @@ class Corpus:
 
     def of(self, framework: str, label: str) -> list[CorpusLaunch]:
         """Return a framework's launches with this label, by block."""
-        return [each for key, each in sorted(self._placed.items()) if key[:2] == (framework, label)]
+        return [
+            launch for key, launch in sorted(self._placed.items()) if key[:2] == (framework, label)
+        ]
 
     def pairs(self, framework: str, baseline: str, candidate: str, apart: int = 0) -> list[Pair]:
         """Return pairs of the same block, or the candidate so many blocks later, in the order of
         the baseline's."""
-        others = [
-            (each, (framework, candidate, each.block + apart))
-            for each in self.of(framework, baseline)
+        candidate_keys = [
+            (launch, (framework, candidate, launch.block + apart))
+            for launch in self.of(framework, baseline)
         ]
-        return [(each, self._placed[key]) for each, key in others if key in self._placed]
+        return [
+            (launch, self._placed[key]) for launch, key in candidate_keys if key in self._placed
+        ]
 
 
 def read(packed: Path = PACKED) -> Corpus:
@@ -261,8 +265,8 @@ def gate(pairs: Iterable[Pair]) -> Decision | None:
         host = pair[0].host
         records += [pair[0].record(BASELINE, taken - 1), pair[1].record(CANDIDATE, taken - 1)]
         if not gate_rule(host)(records, NO_SPREADS):
-            (found,) = compare_sides(A_GATE, records, host).cells
-            return Decision(found.judgement.verdict, taken)
+            (cell,) = compare_sides(A_GATE, records, host).cells
+            return Decision(cell.judgement.verdict, taken)
     return None
 
 
@@ -297,10 +301,10 @@ def at_one_look(launches: int, slower: Callable[[Steps, Steps], bool]) -> Decide
     slower."""
 
     def decide(pairs: Iterable[Pair]) -> Decision | None:
-        seen = list(islice(pairs, launches))
-        if len(seen) < launches:
+        taken = list(islice(pairs, launches))
+        if len(taken) < launches:
             return None
-        sides = zip(*seen, strict=True)
+        sides = zip(*taken, strict=True)
         if slower is stored_runs:  # the one of them that sees the evidence
             sides = [[launch for launch in side if not launch.disturbed] for side in sides]
             if sum(map(len, sides)) <= CONTENDED_SHARE * 2 * launches:
@@ -361,24 +365,24 @@ class Rate(NamedTuple):
     """How often something happened."""
 
     hits: int = 0
-    of: int = 0
+    trials: int = 0
 
     @classmethod
     def count(cls, happened: Iterable[bool]) -> "Rate":
-        known = list(happened)
-        return cls(sum(known), len(known))
+        outcomes = list(happened)
+        return cls(sum(outcomes), len(outcomes))
 
     @property
     def value(self) -> float:
         """The share; not a number where it could not happen."""
-        return self.hits / self.of if self.of else math.nan
+        return self.hits / self.trials if self.trials else math.nan
 
     @property
     def interval(self) -> tuple[float, float]:
         """Clopper and Pearson's 95 % interval, for independent trials."""
-        if not self.of:
+        if not self.trials:
             return 0.0, 1.0
-        result = stats.binomtest(self.hits, self.of).proportion_ci(0.95, "exact")
+        result = stats.binomtest(self.hits, self.trials).proportion_ci(0.95, "exact")
         return float(result.low), float(result.high)
 
 
@@ -389,11 +393,11 @@ def alarms(decisions: Iterable[Decision]) -> Rate:
 
 def one_after_another(pairs: Sequence[Pair], decide: Decide = gate) -> list[Decision]:
     """Return decisions that follow each other and share no launch: independent comparisons."""
-    found, start = [], 0
+    decisions, start = [], 0
     while (decision := decide(pairs[start:])) is not None:
-        found.append(decision)
+        decisions.append(decision)
         start += decision.pairs
-    return found
+    return decisions
 
 
 def gate_drawn(pairs: Sequence[Pair], random: Random, times: int) -> list[Decision]:
@@ -414,18 +418,21 @@ def decisions_of(
     for framework in corpus.frameworks:
         pairs = corpus.pairs(framework, "a", "b")
         result["independent"] += one_after_another(pairs, decide if launches else gate)
-        for of, some in (("exchanged", pairs), ("undisturbed", calm(pairs))):
-            result[of] += [
-                decide(comparison) for comparison in from_everywhere(some, random, comparisons)
+        for kind, drawn_from in (("exchanged", pairs), ("undisturbed", calm(pairs))):
+            result[kind] += [
+                decide(comparison)
+                for comparison in from_everywhere(drawn_from, random, comparisons)
             ]
         apart = corpus.pairs(framework, "a", "b", APART) if launches else []
-        for of, some in (("stored", apart), ("stored, undisturbed", calm(apart))):
+        for kind, drawn_from in (("stored", apart), ("stored, undisturbed", calm(apart))):
             # With the earlier launches as the baseline, and with the later ones.
-            for way in (some, [(later, earlier) for earlier, later in some]):
-                result[of] += [decide(window) for window in windows(way, launches) if window]
+            for way in (drawn_from, [(later, earlier) for earlier, later in drawn_from]):
+                result[kind] += [decide(window) for window in windows(way, launches) if window]
         for label in EFFECTS:
-            some = effect_pairs(corpus, framework, label)
-            result[label] += [decide(drawn(some, random)) for _ in range(times if some else 0)]
+            drawn_from = effect_pairs(corpus, framework, label)
+            result[label] += [
+                decide(drawn(drawn_from, random)) for _ in range(times if drawn_from else 0)
+            ]
     return result
 
 
@@ -434,8 +441,10 @@ def coverage(corpus: Corpus, random: Random, size: int, comparisons: int) -> Rat
     exchanged, holds 1."""
     results = []
     for framework in corpus.frameworks:
-        for each in from_everywhere(calm(corpus.pairs(framework, "a", "b")), random, comparisons):
-            before, after = zip(*islice(each, size), strict=True)
+        for comparison in from_everywhere(
+            calm(corpus.pairs(framework, "a", "b")), random, comparisons
+        ):
+            before, after = zip(*islice(comparison, size), strict=True)
             judged = judge_pairs(
                 [launch.seconds for launch in before], [launch.seconds for launch in after]
             )
@@ -489,9 +498,13 @@ def verdicts_under_noise(
         for name, group in groups.items()
     }
 
-    def anywhere(of, framework):
-        some = of[framework]
-        return endless(some, random, int(random.integers(len(some)))) if some else iter(())
+    def anywhere(pairs_of, framework):
+        own_pairs = pairs_of[framework]
+        return (
+            endless(own_pairs, random, int(random.integers(len(own_pairs))))
+            if own_pairs
+            else iter(())
+        )
 
     def one_sided(candidates, share, framework):
         # Sides are exchanged already; the candidate is replaced by a noisy launch with this
@@ -513,12 +526,12 @@ def verdicts_under_noise(
             corpus.pairs(framework, "a", "plus5") + corpus.pairs(framework, "b", "plus5"), random
         )
 
-    seen = (
+    in_evidence = (
         ("as collected", anywhere, pairs),
         ("candidate always disturbed, baseline never", one_sided, flagged, 1.0),
         ("candidate disturbed in 3 of 10 launches, baseline never", one_sided, flagged, 0.3),
     )
-    unseen = (
+    not_in_evidence = (
         ("evidence ignored: as collected", unseeing, anywhere, pairs),
         ("evidence ignored: candidate always disturbed", unseeing, one_sided, flagged, 1.0),
         ("evidence missed it: candidate always > 5 % slow and not flagged", one_sided, missed, 1.0),
@@ -526,7 +539,8 @@ def verdicts_under_noise(
         ("real +5 %, as collected", slower),
     )
     results = {}
-    for name, source, *arguments in seen if only_seen else (*seen, *unseen):
+    kinds = in_evidence if only_seen else (*in_evidence, *not_in_evidence)
+    for name, source, *arguments in kinds:
         gates = [
             quick_gate(source(*arguments, framework))
             for framework in corpus.frameworks

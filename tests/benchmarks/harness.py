@@ -61,7 +61,7 @@ def launch_overhead(launches: int, folder: Path) -> list[float]:
     """Return, for each launch, the seconds from before the spawn to the stored record, less its own
     steps."""
     order = null_order(10.0, 10, 0.001, folder)
-    now = datetime.now(UTC)
+    started = datetime.now(UTC)
     results = []
     with Store.open(folder / "overhead.sqlite") as store:
         store.add_machine("none", {})
@@ -73,7 +73,7 @@ def launch_overhead(launches: int, folder: Path) -> list[float]:
                 launches,
                 (CELL,),
                 "none",
-                now,
+                started,
                 "0",
                 None,
                 0,
@@ -84,7 +84,7 @@ def launch_overhead(launches: int, folder: Path) -> list[float]:
             done = launch_process(order)
             outcome = done.outcome()
             record = Record(
-                "overhead", "harness", index, CELL, outcome, "none", "", "", order.launch.protocol, now,
+                "overhead", "harness", index, CELL, outcome, "none", "", "", order.launch.protocol, started,
                 done.wall_seconds, "0",
             )  # fmt: skip
             store.append(record)
@@ -142,11 +142,15 @@ def main(cells: int = 1000, launches: int = 30) -> None:
         "what", "median", "quartiles", "goal", "met", title="The harness itself", box=None
     )
 
-    def row(what: str, values: list[float], scale: float, unit: str, goal: float) -> None:
+    def row(quantity: str, values: list[float], scale: float, unit: str, goal: float) -> None:
         low, middle, high = np.percentile(values, [25, 50, 75]) * scale
         verdict = "yes" if middle <= goal else "NO"
         table.add_row(
-            what, f"{middle:.3g} {unit}", f"{low:.3g} - {high:.3g}", f"<= {goal:g} {unit}", verdict
+            quantity,
+            f"{middle:.3g} {unit}",
+            f"{low:.3g} - {high:.3g}",
+            f"<= {goal:g} {unit}",
+            verdict,
         )
 
     with tempfile.TemporaryDirectory() as name:

@@ -128,8 +128,8 @@ def prepare(cell):
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(0)
     dtype = helper.tensor_dtype_to_np_dtype(kind)
-    given = {name: rng.integers(-9, 9, shape).astype(dtype) for name, shape in shapes.items()}
-    return lambda: session.run(None, given), lambda: 1.0
+    feed = {name: rng.integers(-9, 9, shape).astype(dtype) for name, shape in shapes.items()}
+    return lambda: session.run(None, feed), lambda: 1.0
 """
 
 

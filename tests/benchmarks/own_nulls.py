@@ -108,7 +108,7 @@ class Null(NamedTuple):
 
 def nulls_of(store: Store) -> tuple[list[Null], int]:
     """Return the finished comparisons of a store, and the number of those that are not."""
-    found, unfinished = [], 0
+    nulls, unfinished = [], 0
     for run in store.runs():
         records = list(store.records(run=run.id))
         if not run.suite.startswith("nulls-") or not records:
@@ -125,7 +125,7 @@ def nulls_of(store: Store) -> tuple[list[Null], int]:
                 unfinished += 1
                 continue
             logs = [math.log(after / before) for before, after in zip(*cell.pairs, strict=True)]
-            found.append(
+            nulls.append(
                 Null(
                     run.suite.removeprefix("nulls-"),
                     run.id,
@@ -139,7 +139,7 @@ def nulls_of(store: Store) -> tuple[list[Null], int]:
                 )
             )
         unfinished += len(set(run.plan) - of_cell.keys())
-    return found, unfinished
+    return nulls, unfinished
 
 
 def read(file: Path) -> list[Null]:
@@ -178,30 +178,30 @@ def table_of(nulls: list[Null]) -> Table:
         title="Gates of identical code; intervals by Clopper and Pearson; deviation robust",
         box=None,
     )
-    shown = (Verdict.IMPROVEMENT, Verdict.INCONCLUSIVE, Verdict.CONTENDED)
+    verdicts_shown = (Verdict.IMPROVEMENT, Verdict.INCONCLUSIVE, Verdict.CONTENDED)
     for kind in (*sorted({null.kind for null in nulls}), "all"):
-        these = [null for null in nulls if kind in (null.kind, "all")]
-        if not these:
+        of_kind = [null for null in nulls if kind in (null.kind, "all")]
+        if not of_kind:
             continue
-        verdicts = [null.verdict for null in these]
+        verdicts = [null.verdict for null in of_kind]
         alarms = Rate.count(verdict == Verdict.REGRESSION for verdict in verdicts)
         low, high = (100 * end for end in alarms.interval)
-        logs = [value for null in these for value in null.logs]
-        known = (Verdict.REGRESSION, Verdict.NO_REGRESSION, *shown)
+        logs = [value for null in of_kind for value in null.logs]
+        verdicts_in_columns = (Verdict.REGRESSION, Verdict.NO_REGRESSION, *verdicts_shown)
         table.add_row(
             *(
                 kind,
-                str(len(these)),
-                str(sum(len(null.logs) > HISTORY_PAIRS for null in these)),
+                str(len(of_kind)),
+                str(sum(len(null.logs) > HISTORY_PAIRS for null in of_kind)),
                 str(alarms.hits),
             ),
             f"{low:.2f} to {high:.2f} %",
-            *(str(verdicts.count(verdict)) for verdict in shown),
-            str(sum(verdict not in known for verdict in verdicts)),
-            f"{len(logs) / len(these):.1f}",
-            f"{sum(null.lost for null in these) / len(these):.1f}",
+            *(str(verdicts.count(verdict)) for verdict in verdicts_shown),
+            str(sum(verdict not in verdicts_in_columns for verdict in verdicts)),
+            f"{len(logs) / len(of_kind):.1f}",
+            f"{sum(null.lost for null in of_kind) / len(of_kind):.1f}",
             f"{100 * stats.median_abs_deviation(logs, scale='normal'):.1f} %" if logs else "-",
-            f"{3600 * len(these) / sum(null.seconds for null in these):.0f}",
+            f"{3600 * len(of_kind) / sum(null.seconds for null in of_kind):.0f}",
         )
     return table
 
@@ -259,8 +259,13 @@ def gate(
     ]
     if kind == "builds":
         for framework in frameworks:
-            one, other = copies(framework, folder)
-            command += ["--baseline", f"{framework}={one}", "--python", f"{framework}={other}"]
+            first_copy, second_copy = copies(framework, folder)
+            command += [
+                "--baseline",
+                f"{framework}={first_copy}",
+                "--python",
+                f"{framework}={second_copy}",
+            ]
     else:
         command.append("--same")
     command += ["--order", order] if order else []
@@ -290,12 +295,11 @@ def measure(store: Path, seconds: float, order: str, frameworks: list[str], widt
         kind = KINDS[number % len(KINDS)]
         if resume:
             kind, _, order = runs[-1].suite.removeprefix("nulls-").partition("-")
-        beside = (
-            neighbour("memory" if number // len(KINDS) % 2 else "cpu")
-            if kind == "neighbours"
-            else None
-        )
-        with beside or contextlib.nullcontext():
+        beside: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+        if kind == "neighbours":
+            uses_memory = number // len(KINDS) % 2 == 1
+            beside = neighbour("memory" if uses_memory else "cpu")
+        with beside:
             gate(store, kind, order, frameworks, widths, resume)
         print(
             f"round {number + 1}, {kind}: done, {max(0, end - time.monotonic()) / 60:.0f} min left",
@@ -327,7 +331,7 @@ def main(
             "Nothing to read or measure: give --store FILE, --csv FILE, or both.", file=sys.stderr
         )
         raise typer.Exit(2)
-    known = {(null.run, null.cell): null for null in (read(file) if file else [])}
+    nulls_by_cell = {(null.run, null.cell): null for null in (read(file) if file else [])}
     if store is not None:
         try:
             if duration:
@@ -339,14 +343,14 @@ def main(
             print("Interrupted; the same command resumes.", file=sys.stderr)
         if store.exists():
             with Store.open(store, create=False) as opened:
-                found, unfinished = nulls_of(opened)
-            known |= {(null.run, null.cell): null for null in found}
+                nulls_of_store, unfinished = nulls_of(opened)
+            nulls_by_cell |= {(null.run, null.cell): null for null in nulls_of_store}
             if unfinished:
                 print(
                     f"{unfinished} comparisons are unfinished and not in the table; the same "
                     "command resumes them."
                 )
-    nulls = sorted(known.values(), key=lambda null: (null.run, null.cell))
+    nulls = sorted(nulls_by_cell.values(), key=lambda null: (null.run, null.cell))
     if file is not None and store is not None:
         write(file, nulls)
     Console(width=150).print(table_of(nulls))

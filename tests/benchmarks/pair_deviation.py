@@ -121,7 +121,7 @@ def _percent(values: Sequence[float | None]) -> tuple[str, str]:
 
 def table(store: Path) -> Table:
     """Return the table of what a store has."""
-    shown = Table(
+    result = Table(
         "cell", "way", "pairs", "step ms", "sd %", "mean %", "s a pair", "sd % a minute", box=None
     )
     with Store.open(store, create=False) as opened:
@@ -149,7 +149,7 @@ def table(store: Path) -> Table:
             minute = (
                 "-" if deviation == "-" else f"{float(deviation) * math.sqrt(seconds / 60):.2f}"
             )
-            shown.add_row(
+            result.add_row(
                 name,
                 location,
                 str(len(ratios)),
@@ -159,7 +159,7 @@ def table(store: Path) -> Table:
                 f"{seconds:.1f}",
                 minute,
             )
-    return shown
+    return result
 
 
 def main(

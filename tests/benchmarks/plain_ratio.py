@@ -63,9 +63,13 @@ class NoSamplesError(Exception):
 def order_of(framework: Framework, cell: Cell, network: Network, steps: int) -> LaunchRequest:
     """Return a launch of the cell with the settings and variables that its tuning chooses, on its
     CPUs."""
-    given = os.environ.get(f"DLBENCH_PYTHON_{framework.name.upper()}")
-    interpreter = Path(given) if given else environment.locate(framework).interpreter
-    if interpreter is None or (framework.name not in offered() and not given):
+    interpreter_of_variable = os.environ.get(f"DLBENCH_PYTHON_{framework.name.upper()}")
+    interpreter = (
+        Path(interpreter_of_variable)
+        if interpreter_of_variable
+        else environment.locate(framework).interpreter
+    )
+    if interpreter is None or (framework.name not in offered() and not interpreter_of_variable):
         raise NoSamplesError(environment.locate(framework).reason)
     chosen = in_force(cell.tuning, framework.tunable(cell.mode, cell.device, network.family.name))
     cpus = bound_mask(probe_cpu(), cell.all_threads) if cell.affinity == BOUND else None
@@ -101,7 +105,7 @@ def plain_samples(order: LaunchRequest, compiled: Path) -> list[float]:
     if not YARDSTICK.with_name(f"{cell.adapter}.py").exists():
         raise NoSamplesError(f"plain script: there is none of {cell.adapter}")
     # Kernels of other compilers, and the user's own, are in neither folder.
-    kept = {"TMPDIR": str(compiled), "XDG_CACHE_HOME": str(compiled)}
+    cache_folders = {"TMPDIR": str(compiled), "XDG_CACHE_HOME": str(compiled)}
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "samples.json"
         further = cell.device, cell.loader_workers, cell.sync
@@ -115,7 +119,7 @@ def plain_samples(order: LaunchRequest, compiled: Path) -> list[float]:
         ]
         done = subprocess.run(
             [order.interpreter, "-I", YARDSTICK, *map(str, (*words, answer, *further))],
-            env=guest_environment({**order.variables, **kept}),
+            env=guest_environment({**order.variables, **cache_folders}),
             cwd=folder,
             capture_output=True,
             text=True,
@@ -146,13 +150,16 @@ def compared(
         logs.append(np.log(seconds[adapter] / seconds[plain]))
         print(f"pair {pair} of {rounds}: {np.exp(logs[-1]):.3f}", file=sys.stderr, flush=True)
     ratio = float(np.exp(np.mean(logs)))
-    half = (
-        float(stats.sem(logs) * stats.t.ppf(0.975, len(logs) - 1))
-        if len(logs) > 1
-        else float("nan")
-    )
+    half = float("nan")
+    if len(logs) > 1:
+        half = float(stats.sem(logs) * stats.t.ppf(0.975, len(logs) - 1))
     low, high = ratio * np.exp(-half), ratio * np.exp(half)
-    verdict = "ok" if ratio <= GOAL else ("undecided" if low <= GOAL else "SLOWER")
+    if ratio <= GOAL:
+        verdict = "ok"
+    elif low <= GOAL:
+        verdict = "undecided"
+    else:
+        verdict = "SLOWER"
     return f"{ratio:.3f}", f"{low:.3f} - {high:.3f}", str(len(logs)), verdict
 
 
@@ -175,31 +182,37 @@ def main(
     """
     words = [word.partition("=") for word in axes.split(",") if word]
     further = {name: type(Cell._field_defaults[name])(value) for name, _, value in words}
-    known = load(suite).known
+    networks_by_name = load(suite).known
     affinity = BOUND if device == "cpu" and threads else OVERSUBSCRIBED
     table = Table(
         *("network", "framework", "mode", "ratio", "95 % interval", "pairs", "verdict"),
         title="adapter / plain script",
         box=None,
     )
-    wanted = [
-        (framework, mode, network)
-        for word in values.words(frameworks)
-        for framework in [find(word.partition(":")[0])]
-        for mode in modes_meant(framework, word.partition(":")[2])
-        for network in values.words(networks)
-    ]
+    combinations = []
+    for word in values.words(frameworks):
+        name, _, modes = word.partition(":")
+        framework = find(name)
+        for mode in modes_meant(framework, modes):
+            for network in values.words(networks):
+                combinations.append((framework, mode, network))
     try:
         with tempfile.TemporaryDirectory() as compiled:
-            for framework, mode, network in wanted:
-                batch = batch_size or known[network].batch_size
+            for framework, mode, network in combinations:
+                batch = batch_size or networks_by_name[network].batch_size
                 named = (framework.name, framework.folder, mode, network, device, threads, batch)
                 try:
                     order = order_of(
-                        framework, Cell(*named, affinity=affinity, **further), known[network], steps
+                        framework,
+                        Cell(*named, affinity=affinity, **further),
+                        networks_by_name[network],
+                        steps,
                     )
-                    kept = folders.make_folder(Path(compiled) / framework.name)
-                    sides = partial(adapter_samples, order), partial(plain_samples, order, kept)
+                    cache_folder = folders.make_folder(Path(compiled) / framework.name)
+                    sides = (
+                        partial(adapter_samples, order),
+                        partial(plain_samples, order, cache_folder),
+                    )
                     result = compared(*sides, rounds, quantile)
                 except NoSamplesError as error:
                     result = ("-", "-", "0", str(error))

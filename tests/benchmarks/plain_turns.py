@@ -39,12 +39,12 @@ def gate(
     interpreter: Path, launch: dict[str, Any], variables: dict[str, str], words: list[str]
 ) -> dict[str, Any]:
     """Return what a gate of the plain script against the adapter says, as JSON."""
-    given = {**variables, "DLBENCH_PLAIN": json.dumps(launch)}
+    environment_variables = {**variables, "DLBENCH_PLAIN": json.dumps(launch)}
     with tempfile.TemporaryDirectory() as folder:
         sides = ["--step", STEPS / "as_step.py", "--candidate-step", STEPS / "adapter_as_step.py"]
         command = [DLBENCH, "gate", "quick", *sides, "--python", interpreter, "--json", *words]
         command += ["--store", Path(folder) / "store.sqlite"]
-        for name, value in given.items():
+        for name, value in environment_variables.items():
             command += ["--env", f"{name}={value}"]
         done = subprocess.run(
             list(map(str, command)), stdout=subprocess.PIPE, text=True, check=False
@@ -65,7 +65,7 @@ def main(
 ) -> None:
     """Compare each framework's default mode on each network, by default at its own mini-batch;
     print a row for each."""
-    known = load("table4").known
+    networks_by_name = load("table4").known
     sizes = values.words(batch_sizes) if batch_sizes else [""]
     table = Table(
         "network", "batch", "framework", "verdict", "adapter / plain", "interval", "pairs", box=None
@@ -77,9 +77,9 @@ def main(
         if interpreter is None:
             print(f"{word}: {environment.locate(framework).reason}", file=sys.stderr)
             continue
-        for network, given in itertools.product(values.words(networks), sizes):
-            batch_size = int(given) if given else known[network].batch_size
-            family = known[network].family.name
+        for network, size in itertools.product(values.words(networks), sizes):
+            batch_size = int(size) if size else networks_by_name[network].batch_size
+            family = networks_by_name[network].family.name
             chosen = in_force(TUNED, framework.tunable(mode, "cpu", family, task))
             variables = framework.launch_variables(mode, threads, interpreter.parent.parent, chosen)
             launch = {
@@ -91,7 +91,7 @@ def main(
                 "network": network,
                 "batch_size": batch_size,
                 "settings": framework.launch_settings(mode, chosen),
-                "data": to_data(known[network]),
+                "data": to_data(networks_by_name[network]),
             }
             words = [
                 "--threads",

@@ -218,8 +218,8 @@ def pytest_benchmark(bench: Bench, seconds: float, extra: float) -> Answer:
             *(f"--benchmark-max-time={max(1.0, seconds / 2 - 4):.0f}", "--benchmark-min-rounds=5"),
             extra=share,
         )
-        (found,) = json.loads((bench.folder / "session.json").read_text())["benchmarks"]
-        medians.append(found["stats"]["median"])
+        (benchmark,) = json.loads((bench.folder / "session.json").read_text())["benchmarks"]
+        medians.append(benchmark["stats"]["median"])
     ratio = medians[1] / medians[0]
     return Answer(ratio, ratio > THRESHOLD)
 
@@ -329,10 +329,10 @@ def measure(
     tools: list[str],
 ) -> None:
     """Measure every tool with every time and effect, and add each answer to the file."""
-    known = [] if not file.exists() else list(csv.DictReader(file.open()))
+    rows = [] if not file.exists() else list(csv.DictReader(file.open()))
     done = {
         (row["tool"], float(row["minutes"]), float(row["extra"]), int(row["repeat"]))
-        for row in known
+        for row in rows
     }
     with file.open("a", newline="") as stream, tempfile.TemporaryDirectory() as folder:
         writer = csv.DictWriter(stream, FIELDS)
@@ -368,7 +368,7 @@ def table(file: Path) -> Table:
     """Return the table of what the file has."""
     with file.open() as stream:
         rows = list(csv.DictReader(stream))
-    shown = Table(
+    result = Table(
         "tool",
         "minutes",
         "extra",
@@ -410,10 +410,10 @@ def table(file: Path) -> Table:
                 slower = sum(int(row["slower"]) for row in cases)
                 seconds = median(float(row["seconds"]) for row in cases)
                 words = (f"{error:.1f}", f"{slower} of {len(cases)}", f"{seconds:.0f}")
-                shown.add_row(
+                result.add_row(
                     tool, f"{minutes:g}", f"+{100 * extra:.0f} %", str(len(cases)), *words
                 )
-    return shown
+    return result
 
 
 def main(

@@ -60,10 +60,10 @@ OTHERS: dict[str, Callable[[Array], bool]] = {
 def rule_for(pairs: int) -> Rule:
     """Return the gate's rule where no more than so many pairs can be had: the last look is after
     all of them."""
-    *others, last = DEFAULT.looks
+    *earlier_looks, last = DEFAULT.looks
     return Rule(
         looks=(
-            *(look for look in others if look.pairs < pairs),
+            *(look for look in earlier_looks if look.pairs < pairs),
             replace(last, pairs=min(last.pairs, pairs)),
         )
     )
@@ -73,42 +73,39 @@ def comparisons(file: Path) -> dict[str, list[Array]]:
     """Return the comparisons of each kind in order of time, seconds of shape (pairs, 2), joined
     ones as a kind too."""
     table = pd.read_csv(file, usecols=COLUMNS)
-    results = {
-        str(kind): [
-            one.sort_values("block")[["main", "feature"]].to_numpy(dtype=float)
-            for _, one in rows.groupby("run")
+    results = {}
+    for kind, rows in table.groupby("kind"):
+        results[str(kind)] = [
+            run.sort_values("block")[["main", "feature"]].to_numpy(dtype=float)
+            for _, run in rows.groupby("run")
         ]
-        for kind, rows in table.groupby("kind")
-    }
-    for kind, each in list(results.items()):
-        if len(each[0]) < FEWEST_PAIRS:
-            whole = len(each) - len(each) % JOINED
+    for kind, runs in list(results.items()):
+        if len(runs[0]) < FEWEST_PAIRS:
+            complete = len(runs) - len(runs) % JOINED
             results[f"{kind}, {JOINED} runs joined"] = [
-                np.concatenate(each[start : start + JOINED]) for start in range(0, whole, JOINED)
+                np.concatenate(runs[start : start + JOINED]) for start in range(0, complete, JOINED)
             ]
     return results
 
 
-def both_ways(each: list[Array], slowdown: float = 0.0) -> Iterator[Array]:
+def both_ways(comparisons: list[Array], slowdown: float = 0.0) -> Iterator[Array]:
     """Give every comparison in both directions, with one side slower."""
-    for pairs in each:
+    for pairs in comparisons:
         for way in (pairs, pairs[:, ::-1]):
             yield way * np.array([1.0, 1.0 + slowdown])
 
 
-def stored(each: list[Array], slowdown: float = 0.0) -> Rate:
+def stored(comparisons: list[Array], slowdown: float = 0.0) -> Rate:
     """Return how often a side's median exceeds that of the other side in the run before by more
     than 5 %."""
     slower = OTHERS["median:5%"]
-    return Rate.count(
-        slower(
-            np.column_stack(
-                (before[: len(after), 1 - side], after[: len(before), side] * (1 + slowdown))
-            )
-        )
-        for before, after in pairwise(each)
-        for side in (0, 1)
-    )
+    alarms = []
+    for before, after in pairwise(comparisons):
+        for side in (0, 1):
+            baseline = before[: len(after), 1 - side]
+            candidate = after[: len(before), side] * (1 + slowdown)
+            alarms.append(slower(np.column_stack((baseline, candidate))))
+    return Rate.count(alarms)
 
 
 def percent(rate: Rate) -> str:
@@ -148,20 +145,15 @@ def main(
         else:
             rule = rule_for(pairs)
             same = [gate(np.log(way), rule) for way in both_ways(groups)]
-            rows.append(
-                (
-                    GATE,
-                    Rate.count(decision.alarm for decision in same),
-                    str(
-                        sum(decision.judgement.verdict is Verdict.IMPROVEMENT for decision in same)
-                    ),
-                    f"{np.mean([decision.pairs for decision in same]):.1f}",
-                    [
-                        Rate.count(gate(np.log(way), rule).alarm for way in both_ways(groups, slow))
-                        for slow in SLOWDOWNS
-                    ],
-                )
-            )
+            alarms = Rate.count(decision.alarm for decision in same)
+            verdicts = [decision.judgement.verdict for decision in same]
+            improvements = verdicts.count(Verdict.IMPROVEMENT)
+            pairs_used = np.mean([decision.pairs for decision in same])
+            powers = []
+            for slow in SLOWDOWNS:
+                slowed = [gate(np.log(way), rule) for way in both_ways(groups, slow)]
+                powers.append(Rate.count(decision.alarm for decision in slowed))
+            rows.append((GATE, alarms, str(improvements), f"{pairs_used:.1f}", powers))
         for title, slower in OTHERS.items():
             powers = [Rate.count(map(slower, both_ways(groups, slow))) for slow in SLOWDOWNS]
             rows.append((title, Rate.count(map(slower, both_ways(groups))), "", str(pairs), powers))
@@ -175,7 +167,7 @@ def main(
                     kind,
                     deviation,
                     title,
-                    f"{alarms.hits} of {alarms.of}",
+                    f"{alarms.hits} of {alarms.trials}",
                     f"{low:.1f} to {high:.1f} %",
                 ),
                 *(improved, cost, *map(percent, powers)),

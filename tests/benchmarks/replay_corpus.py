@@ -69,22 +69,22 @@ def rules_table(rules: dict[str, dict[str, list[replay.Decision]]]) -> str:
     head += ["stored", "stored, undisturbed", f"finds {_ADDED}"]
     rows = []
     for name, decisions in rules.items():
-        rates = {of: replay.alarms(decision) for of, decision in decisions.items()}
+        rates = {kind: replay.alarms(decision) for kind, decision in decisions.items()}
         low, high = rates["independent"].interval
         row = [
             name,
             "{} of {}".format(*rates["independent"]) + f" ({percent(low)} to {percent(high)})",
         ]
-        row += [percent(rates[of].value, 2) for of in ("exchanged", "undisturbed")]
-        row += [percent(rates[of].value) for of in ("stored", "stored, undisturbed")]
+        row += [percent(rates[kind].value, 2) for kind in ("exchanged", "undisturbed")]
+        row += [percent(rates[kind].value) for kind in ("stored", "stored, undisturbed")]
         rows.append([*row, percents(decisions[label] for label in EFFECTS)])
     return table(head, rows)
 
 
 def span(shares: Iterable[float]) -> str:
     """Write the least and the greatest share in per cent."""
-    found = sorted(shares)
-    return f"{percent(found[0])} to {percent(found[-1])}"
+    in_order = sorted(shares)
+    return f"{percent(in_order[0])} to {percent(in_order[-1])}"
 
 
 def noise_table(corpus: Corpus) -> str:
@@ -107,7 +107,7 @@ def heading(corpus: Corpus, gate: dict[str, list[replay.Decision]]) -> str:
     pairs = [pair for pairs_of_framework in by_framework.values() for pair in pairs_of_framework]
     machine = ", ".join(corpus.machine[label] for label in ("CPU", "Cores", "Virtualisation"))
     same, slower = (
-        np.mean([decision.pairs for decision in gate[of]]) for of in ("undisturbed", "plus5")
+        np.mean([decision.pairs for decision in gate[kind]]) for kind in ("undisturbed", "plus5")
     )
     deviations = span(
         replay.deviation(calm(pairs_of_framework)) for pairs_of_framework in by_framework.values()

@@ -74,10 +74,12 @@ def mozilla(values: np.ndarray) -> list[int]:
     """
 
     def moments(window: np.ndarray) -> tuple[float, float]:
-        mean = float(np.average(window, weights=np.arange(len(window), 0, -1)))
-        return mean, float(np.sum((window - mean) ** 2)) / (len(window) - 1) / len(window) if len(
-            window
-        ) > 1 else 0.0
+        count = len(window)
+        mean = float(np.average(window, weights=np.arange(count, 0, -1)))
+        if count == 1:
+            return mean, 0.0
+        variance = float(np.sum((window - mean) ** 2)) / (count - 1)
+        return mean, variance / count
 
     count, since = len(values), 0
     scores = np.zeros(count)
@@ -87,7 +89,10 @@ def mozilla(values: np.ndarray) -> list[int]:
         (mean_before, error_before), (mean_after, error_after) = moments(before), moments(after)
         error = math.sqrt(error_before + error_after)
         difference = abs(mean_after - mean_before)
-        scores[place] = difference / error if error > 0 else math.inf if difference > 0 else 0.0
+        if error > 0:
+            scores[place] = difference / error
+        elif difference > 0:
+            scores[place] = math.inf
         since = 0 if scores[place] > 7 else since + 1
     beside = np.append(scores, 0.0)
     return [

@@ -51,7 +51,7 @@ FIRST_NIGHT = datetime(2025, 1, 1, 2, 0, tzinfo=UTC)
 def build(path: Path, nights: int, launches: int) -> None:
     """Fill a new store."""
     with Store.open(REAL, create=False) as store:
-        every = [
+        usable = [
             record
             for record in store.records()
             if record.outcome.threads and record.outcome.contention
@@ -59,7 +59,7 @@ def build(path: Path, nights: int, launches: int) -> None:
         machines = store.machines()
         runs = {run.id: run for run in store.runs()}
     one_each = {
-        (record.cell.framework, record.cell.mode): record for record in every if record.run in runs
+        (record.cell.framework, record.cell.mode): record for record in usable if record.run in runs
     }
     templates = [
         replace(
@@ -103,13 +103,16 @@ def records_of(run: Run, templates: list[Record], night: int) -> Iterator[Record
                 requested=threads, framework_says=threads, wall_seconds=wall, cpu_seconds=wall * threads,
                 cpu_seconds_by_thread=[wall] * threads,
             )  # fmt: skip
-            others = record.outcome.contention._replace(
+            contention = record.outcome.contention._replace(
                 run_queue_seconds=0.0, steal_seconds=0.5 * wall if contended else 0.0, pressure_seconds=0.0,
                 throttled_seconds=0.0, others_cpu_seconds=0.0,
             )  # fmt: skip
             rate = 1e11 * threads**0.5 * (1 + lot.random() * 0.05)
             outcome = record.outcome._replace(
-                samples_ns=samples, threads=evidence, contention=others, gemm_flops_per_second=rate
+                samples_ns=samples,
+                threads=evidence,
+                contention=contention,
+                gemm_flops_per_second=rate,
             )
             started = run.started + timedelta(seconds=place)
             yield replace(
@@ -210,7 +213,7 @@ def main(
 ) -> None:
     """Measure a store of so many nights in this folder (about 4.5 kB a record), and its copy in an
     empty database."""
-    given, folder = folder, folder or Path(tempfile.mkdtemp(prefix="store-speed-"))
+    chosen_folder, folder = folder, folder or Path(tempfile.mkdtemp(prefix="store-speed-"))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"nights-{nights}-launches-{launches}.sqlite"
     try:
@@ -231,7 +234,7 @@ def main(
     finally:
         if not keep:
             path.unlink(missing_ok=True)
-            if given is None:
+            if chosen_folder is None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -81,14 +81,14 @@ def ours(pools, lot, shared=True):
         for cell, pool in enumerate(pools):
             if not launches_needed(launches[cell], PRECISION, FEWEST, MOST, spread):
                 continue
-            alike = [other for others in launches for other in others]
+            alike = [launch for launches_of_cell in launches for launch in launches_of_cell]
             count = samples_of_launch(
                 launches[cell], PROTOCOL.minimum_steps, MOST_STEPS, False, spread, alike
             )
             stats, values, seconds = drawn(pool, lot, lambda stats, count=count: count)
             median, noise = float(np.median(values)), log_variance(values)
-            made = replace(stats, seconds=median, log_variance=noise, samples=len(values))
-            launches[cell].append(made)
+            launched = replace(stats, seconds=median, log_variance=noise, samples=len(values))
+            launches[cell].append(launched)
             steps[cell].append(values)
             cost += seconds
     return steps, cost
@@ -156,16 +156,16 @@ def simulated() -> Iterator[tuple[str, list[list[tuple[LaunchStats, np.ndarray]]
     cells, launches, steps, within, startup = 24, 200, 50, 0.02, 2.5
     random = np.random.default_rng(20261125)
     deviations = {
-        f"launches deviate by {each:.1%}": np.full(cells, each)
-        for each in (0.005, 0.01, 0.02, 0.03, 0.05)
+        f"launches deviate by {deviation:.1%}": np.full(cells, deviation)
+        for deviation in (0.005, 0.01, 0.02, 0.03, 0.05)
     }
     for centre, factor in ((0.01, 1.5), (0.02, 1.5), (0.015, 2.2)):
         unlike = centre * factor ** random.standard_normal(cells)
         deviations[f"by {centre:.1%}, each cell by a factor of {factor} more or less"] = unlike
     deviations["by 1.0%, three cells by 6.0%"] = np.where(np.arange(cells) < 3, 0.06, 0.01)
-    for name, each in deviations.items():
+    for name, of_cells in deviations.items():
         pools = []
-        for deviation, level in zip(each, np.geomspace(0.3, 1.4, cells), strict=True):
+        for deviation, level in zip(of_cells, np.geomspace(0.3, 1.4, cells), strict=True):
             medians = level * np.exp(deviation * random.standard_normal(launches))
             samples = medians[:, None] * np.exp(within * random.standard_normal((launches, steps)))
             pools.append(

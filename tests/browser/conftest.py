@@ -45,36 +45,34 @@ def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
     Drawing the plots of reports takes most of the time: they are on a page that asks for them.
     """
-    made: dict[tuple[str, ...], Path] = {}
+    pages: dict[tuple[str, ...], Path] = {}
 
     def make(*words: str, plots: bool = False) -> Path:
-        if words not in made:
+        if words not in pages:
             path = tmp_path_factory.mktemp("page") / "report.html"
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("dlbench.reports.curve.fits.REPLICATES", 9)
                 if not plots:
                     patch.setattr("dlbench.reports.page.sections.MOST_CELLS_DRAWN", 0)
                 _carry_out("report", "page", *words, "--out", str(path))
-            made[words] = path
-        return made[words]
+            pages[words] = path
+        return pages[words]
 
     return make
 
 
 def _carry_out(*words: str) -> None:
-    given, handlers = (
-        sys.argv,
-        {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)},
-    )
+    arguments = sys.argv
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     sys.argv = ["dlbench", *words]
     try:
         with pytest.raises(SystemExit) as ended:
             cli.main()
         assert not ended.value.code, words
     finally:
-        sys.argv = given
-        for each, handler in handlers.items():
-            signal.signal(each, handler)
+        sys.argv = arguments
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="package")
@@ -137,6 +135,6 @@ def show(browser: Browser) -> Iterator[Show]:
         )
 
     yield open_page
-    for each in contexts:
-        each.close()
+    for context in contexts:
+        context.close()
     assert lines == []

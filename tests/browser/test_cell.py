@@ -35,7 +35,9 @@ def cell(example: Path) -> Any:
     return cell_of(example)
 
 
-def test_it_shows_what_its_number_rests_on(show: Show, example: Path, cell: Any) -> None:
+def test_the_dialog_shows_the_launches_behind_a_number(
+    show: Show, example: Path, cell: Any
+) -> None:
     data = block(example.read_text(encoding="utf-8"))
     dialog = opened(show(example))
     expect(dialog.locator("h2")).to_have_text("torch eager, 2 threads")
@@ -140,9 +142,9 @@ def test_a_cell_has_its_nights_and_the_change(
             )
     path = page_of("--store", str(store))
     histories = [
-        each["histories"]
-        for each in block(path.read_text(encoding="utf-8"))["cells"]
-        if each["histories"]
+        cell["histories"]
+        for cell in block(path.read_text(encoding="utf-8"))["cells"]
+        if cell["histories"]
     ]
     ((history,),) = histories
     assert (history["kind"], len(history["nights"])) == ("absolute", NIGHTS)

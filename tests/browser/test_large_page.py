@@ -30,13 +30,13 @@ CHANGES = {
 
 
 def records() -> Iterator[Any]:
-    every = product(range(4), range(10), range(20), (1, 2, 4, 8, 16), (16, 64))
-    for machine, network, row, threads, batch in every:
+    combinations = product(range(4), range(10), range(20), (1, 2, 4, 8, 16), (16, 64))
+    for machine, network, row, threads, batch in combinations:
         seconds = (
             0.1 * (1 + network) * (1 + row / 10) * (batch / 16) / (1 + threads * (1 - machine / 8))
         )
         yield make.record(
-            [seconds * each for each in (1, 1.01, 0.99)],
+            [seconds * factor for factor in (1, 1.01, 0.99)],
             machine=f"m-{machine}",
             network=f"network{network}",
             framework=f"framework{row // 2}",
@@ -74,9 +74,9 @@ def test_filters_answer_at_once(show: Callable[..., Page], large: Path) -> None:
         )
 
     taken: dict[str, float] = {}
-    for what, control in CHANGES.items():
+    for name, control in CHANGES.items():
         before = worked()
         page.evaluate(f"() => {{ {control}.click(); document.body.offsetHeight; }}")
-        taken[what] = worked() - before
-    print({what: round(duration) for what, duration in taken.items()})
+        taken[name] = worked() - before
+    print({name: round(duration) for name, duration in taken.items()})
     assert max(taken.values()) < MOST_MILLISECONDS, taken

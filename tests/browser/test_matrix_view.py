@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def test_filters_narrow_and_the_address_restores_them(show: Show, example: Path)
 
 def test_a_column_sorts_the_rows_of_each_group(show: Show, example: Path) -> None:
     page = show(example)
-    usual = rows(page)
+    unsorted = rows(page)
     head = page.locator("#matrix-table th[aria-sort]")
     for direction in ("ascending", "descending"):
         head.get_by_role("button").click()
@@ -108,22 +109,22 @@ def test_a_column_sorts_the_rows_of_each_group(show: Show, example: Path) -> Non
     page.reload()
     expect(head).to_have_attribute("aria-sort", "descending")
     head.get_by_role("button").click()
-    assert rows(page) == usual
+    assert rows(page) == unsorted
 
 
 def test_another_quantity_shows_its_numbers(show: Show, example: Path) -> None:
     cell = cell_of(example)
     seconds = [cell["seconds_per_minibatch"][name] for name in ("median", "low", "high")]
-    items = [cell["batch_size"] / each for each in (seconds[0], seconds[2], seconds[1])]
+    items = [cell["batch_size"] / duration for duration in (seconds[0], seconds[2], seconds[1])]
     page = show(example)
     for title, (value, low, high) in {
         "Items per second": items,
         "Seconds per mini-batch": seconds,
     }.items():
         page.locator("#choose-view").select_option(label=title)
-        shown = field(page, "torch eager")
-        expect(shown).to_contain_text(number(value))
-        expect(shown).to_have_attribute("title", re.compile(f"^{number(low)} to {number(high)}"))
+        entry = field(page, "torch eager")
+        expect(entry).to_contain_text(number(value))
+        expect(entry).to_have_attribute("title", re.compile(f"^{number(low)} to {number(high)}"))
         expect(page.locator("#matrix-table caption")).to_have_text(title)
 
 
@@ -137,23 +138,28 @@ def test_ratios_and_their_means_are_those_of_the_reports(show: Show, example: Pa
     pairs: dict[str, list[Any]] = {}
     for group_place, (group, names) in enumerate(matrix.rows.items()):
         (reference,) = [row for row in names if row_name(row) == "torch eager"]
-        other = matrix.at(group, reference, column)
+        reference_cell = matrix.at(group, reference, column)
         for row in names:
             cell = matrix.at(group, row, column)
             seconds = cell and cell.seconds
-            if cell is other or seconds is None or other is None or other.seconds is None:
+            if (
+                cell is reference_cell
+                or seconds is None
+                or reference_cell is None
+                or reference_cell.seconds is None
+            ):
                 continue
-            result = ratio(seconds, other.seconds)
+            result = ratio(seconds, reference_cell.seconds)
             assert result.low is not None
             assert result.high is not None
-            shown = field(page, row_name(row), group_place)
+            entry = field(page, row_name(row), group_place)
             text = f"{number(result.value)}×{number(result.low)} to {number(result.high)}"  # noqa: RUF001
-            expect(shown).to_contain_text(text)
-            pairs.setdefault(row_name(row), []).append((seconds, other.seconds))
+            expect(entry).to_contain_text(text)
+            pairs.setdefault(row_name(row), []).append((seconds, reference_cell.seconds))
     means = page.locator("#means")
     expect(means).to_be_visible()
-    for name, of in pairs.items():
-        mean = mean_of_pairs(of)
+    for name, timed_pairs in pairs.items():
+        mean = mean_of_pairs(timed_pairs)
         line = means.get_by_role("row", name=re.compile(f"^{re.escape(name)} [0-9≈]"))
         expect(line).to_contain_text(f"{number(mean.value)}×")  # noqa: RUF001
     page.locator("#filters > summary").click()
@@ -187,21 +193,17 @@ def test_ratios_to_a_machine_compare_the_same_cell(show: Show, machines: Path) -
         "e => { e.selected = true; e.dispatchEvent(new Event('change', { bubbles: true })) }"
     )
     first, second = list(dict.fromkeys(cell["machine"] for cell in data["cells"]))[:2]
-    at = {
-        (cell["machine"], *(cell[name] for name in axes.NAMES)): cell["seconds_per_minibatch"]
-        for cell in data["cells"]
-    }
-    pairs = [
-        (
-            place,
-            cell["seconds_per_minibatch"],
-            at.get((second, *(cell[name] for name in axes.NAMES))),
-        )
-        for place, cell in enumerate(data["cells"])
-        if cell["machine"] == first
-    ]
-    compared = [(place, one, other) for place, one, other in pairs if one and other]
+    values_of = itemgetter(*axes.NAMES)
+    seconds_at = {}
+    for cell in data["cells"]:
+        seconds_at[cell["machine"], values_of(cell)] = cell["seconds_per_minibatch"]
+    compared = []
+    for place, cell in enumerate(data["cells"]):
+        numerator = cell["seconds_per_minibatch"]
+        denominator = seconds_at.get((second, values_of(cell)))
+        if cell["machine"] == first and numerator and denominator:
+            compared.append((place, numerator, denominator))
     assert compared
-    for place, one, other in compared:
-        shown = page.locator(f"td[data-cell='{place}']")
-        expect(shown).to_contain_text(f"{number(one['median'] / other['median'])}×")  # noqa: RUF001
+    for place, numerator, denominator in compared:
+        entry = page.locator(f"td[data-cell='{place}']")
+        expect(entry).to_contain_text(f"{number(numerator['median'] / denominator['median'])}×")  # noqa: RUF001

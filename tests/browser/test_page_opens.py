@@ -85,8 +85,8 @@ def test_data_and_tables_can_be_saved(show: Show, example: Path) -> None:
     cells = saved(page, "cells.csv")
     check_csv(cells)
     lines = list(csv.DictReader(io.StringIO(cells), strict=True))
-    shown = [cell["seconds_per_minibatch"]["median"] for cell in data["cells"]]
-    assert [float(line["seconds_per_minibatch.median"]) for line in lines] == shown
+    medians = [cell["seconds_per_minibatch"]["median"] for cell in data["cells"]]
+    assert [float(line["seconds_per_minibatch.median"]) for line in lines] == medians
 
 
 @pytest.mark.parametrize(("name", "width"), [("small", 390), ("example", 1280)])

@@ -87,7 +87,7 @@ def rounded(text: str) -> list[str]:
     """Return the lines with long numbers at nine digits: libraries of linear algebra differ in the
     last ones."""
     return re.sub(
-        r"\d+\.\d{8,}(e-?\d+)?", lambda found: f"{float(found[0]):.9g}", text
+        r"\d+\.\d{8,}(e-?\d+)?", lambda match: f"{float(match[0]):.9g}", text
     ).splitlines()
 
 
@@ -95,11 +95,11 @@ def unpack(line: str, folder: Path) -> None:
     """Put the stores that a command names into a folder."""
     for word in shlex.split(line):
         if word.endswith(".sqlite"):
-            kept, example = (
+            golden, example = (
                 HERE / "stores" / f"{word}.xz",
                 EXAMPLES / word.removesuffix(".sqlite") / "store.sqlite.xz",
             )
-            packed = kept if kept.exists() else example
+            packed = golden if golden.exists() else example
             (folder / word).write_bytes(lzma.decompress(packed.read_bytes()))
 
 

@@ -142,24 +142,24 @@ def of_bytes(content: bytes, random: Random) -> bytes:
         begin = random.randrange(len(damaged) + 1)
         end = min(len(damaged), begin + random.randint(1, 60))
         inserted = random.choice((*NUMBERS, *TEXTS)).encode("utf-8", errors="surrogatepass")
-        kept = bytes(damaged[begin:end])
+        piece = bytes(damaged[begin:end])
         damaged[begin:end] = random.choice(
             (
                 b"",
-                kept * 2,
-                kept * 300,
+                piece * 2,
+                piece * 300,
                 random.randbytes(end - begin),
                 bytes(end - begin),
-                kept + inserted,
+                piece + inserted,
             )
         )
         if damaged:
             damaged[random.randrange(len(damaged))] ^= random.choice(
                 (0, 0, 1 << random.randrange(8))
             )
-    return bytes(
-        damaged[: random.randrange(len(damaged) + 1)] if random.random() < 0.1 else damaged
-    )
+    if random.random() < 0.1:
+        damaged = damaged[: random.randrange(len(damaged) + 1)]
+    return bytes(damaged)
 
 
 def of_lines(content: bytes, random: Random) -> bytes:
@@ -167,14 +167,14 @@ def of_lines(content: bytes, random: Random) -> bytes:
     encoding."""
     lines = content.decode("utf-8", errors="replace").splitlines() or [""]
     for _ in range(random.choice((1, 1, 2, 3))):
-        place, other = random.randrange(len(lines)), random.randrange(len(lines))
+        place, other_place = random.randrange(len(lines)), random.randrange(len(lines))
         key = lines[place].partition("=")[0].strip()
         depth = random.choice((5, 60, 2000))
         new = random.choice(
             (f"{key} = {_toml(random)}", f"{key}x = {_toml(random)}", f"{key} = {'[' * depth}1")
         )
         lines[place : place + 1] = random.choice(
-            ([], [lines[place]] * 2, [lines[other]], [new], [new, lines[place]])
+            ([], [lines[place]] * 2, [lines[other_place]], [new], [new, lines[place]])
         )
         lines = lines or [""]
     encoding = random.choice(("utf-8",) * 12 + ("utf-16", "utf-8-sig", "latin-1"))
@@ -197,12 +197,11 @@ def of_tree(tree: Any, random: Random) -> Any:
         while (
             isinstance(inner, dict | list) and inner and (holder is None or random.random() < 0.75)
         ):
-            holder, key = (
-                inner,
-                random.choice(list(inner))
-                if isinstance(inner, dict)
-                else random.randrange(len(inner)),
-            )
+            holder = inner
+            if isinstance(holder, dict):
+                key = random.choice(list(holder))
+            else:
+                key = random.randrange(len(holder))
             inner = holder[key]
         if holder is None:
             return random.choice(VALUES)
@@ -218,12 +217,14 @@ def of_tree(tree: Any, random: Random) -> Any:
     return changed
 
 
-def of_words(words: Sequence[str], others: Sequence[Sequence[str]], random: Random) -> list[str]:
+def of_words(
+    words: Sequence[str], other_lines: Sequence[Sequence[str]], random: Random
+) -> list[str]:
     """Return a command line with words lost, doubled, changed, or taken from other command
     lines."""
     changed = list(words)
     for _ in range(random.choice((1, 1, 2, 3))):
-        place, other = random.randint(1, len(changed)), random.choice(others)
+        place, donor = random.randint(1, len(changed)), random.choice(other_lines)
         word = changed[place] if place < len(changed) else ""
         at = random.randrange(len(word) + 1)
         # No terminal gives a zero byte; bytes that are not UTF-8 arrive as Python reads them.
@@ -234,7 +235,7 @@ def of_words(words: Sequence[str], others: Sequence[Sequence[str]], random: Rand
             (
                 [],
                 [word, word],
-                [random.choice(other)],
+                [random.choice(donor)],
                 [strange],
                 [word[:at] + random.choice("0-=,:*.%[ x9") + word[at:]],
             )
@@ -387,20 +388,20 @@ def test_a_damaged_input_ends_in_words_and_a_documented_code(
     for path in tmp_path.iterdir():
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     framework._added.clear()
-    given = kind(tmp_path, Random(seed))
+    arguments = kind(tmp_path, Random(seed))
 
     def too_long(number: int, frame: object) -> None:
-        pytest.fail(f"{given} does not end: {''.join(traceback.format_stack()[-8:])}")
+        pytest.fail(f"{arguments} does not end: {''.join(traceback.format_stack()[-8:])}")
 
     signal.signal(signal.SIGALRM, too_long)
     signal.alarm(SECONDS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always")
-            fault = complaint(*command(*given))
+            fault = complaint(*command(*arguments))
     finally:
         signal.alarm(0)
-    assert fault == "", given
+    assert fault == "", arguments
 
 
 @pytest.mark.parametrize("kind", ["pipe", "zero", "large"])
@@ -414,7 +415,7 @@ def test_a_damaged_input_ends_in_words_and_a_documented_code(
         ("x.json", ["import", "x.json"], 2),
     ],
 )
-def test_what_is_no_file_is_not_waited_for(
+def test_pipes_and_endless_files_are_refused_without_waiting(
     command, tmp_path: Path, kind, name, words, code
 ) -> None:
     path = tmp_path / name
@@ -427,8 +428,8 @@ def test_what_is_no_file_is_not_waited_for(
     else:
         with path.open("wb") as file:
             file.truncate(600_000_000)
-    found, out, errors = command(*words)
-    assert (found, out) == (code, "")
+    exit_code, out, errors = command(*words)
+    assert (exit_code, out) == (code, "")
     (line,) = errors.splitlines()
     assert line.startswith("dlbench: ")
 

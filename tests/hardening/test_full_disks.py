@@ -98,9 +98,9 @@ def fill(folder: Path, free: int) -> None:
     """Leave so many bytes of the disk free."""
     with (folder / "filler").open("wb", buffering=0) as file:
         room = os.statvfs(folder)
-        left = room.f_bavail * room.f_bsize - free
-        while left > 0:
-            left -= file.write(b"\0" * min(left, MEGABYTE))
+        remaining = room.f_bavail * room.f_bsize - free
+        while remaining > 0:
+            remaining -= file.write(b"\0" * min(remaining, MEGABYTE))
 
 
 def carry_out(folder: Path, output: Path, *words: str) -> tuple[int, str]:
@@ -127,24 +127,32 @@ def whole(path: Path) -> bool:
 
 def give(folder: Path, output: Path, words: str) -> dict[str, Any]:
     """Run a command; return how it ended and what it left."""
-    given = {path.name for path in folder.iterdir()}
+    names_before = {path.name for path in folder.iterdir()}
     code, printed = carry_out(folder, output, *words.split())
-    if "filler" in given:
+    if "filler" in names_before:
         (folder / "filler").unlink()
-    made = [path for path in folder.iterdir() if path.is_file() and path.name not in given]
-    left = [
+    new_files = [
+        path for path in folder.iterdir() if path.is_file() and path.name not in names_before
+    ]
+    unfinished = [
         path.name
-        for path in made
+        for path in new_files
         if not path.name.endswith(("-wal", "-shm", "-journal")) and not whole(path)
     ]
     with Store.open(folder / "gates.sqlite", create=False) as store:
-        kept = len(store.records()) > 0
+        has_records = len(store.records()) > 0
     temporary = [
         path.name
         for path in folder.rglob("*")
         if path.suffix == ".part" or path.name.startswith("dlbench-")
     ]
-    return {"code": code, "said": printed, "left": left, "kept": kept, "temporary": temporary}
+    return {
+        "code": code,
+        "said": printed,
+        "left": unfinished,
+        "kept": has_records,
+        "temporary": temporary,
+    }
 
 
 @pytest.fixture
@@ -156,12 +164,12 @@ def disk(tmp_path):
 
 @pytest.mark.parametrize(
     "free",
-    [None, 40_960, *(pytest.param(each, marks=pytest.mark.slow) for each in MORE)],
+    [None, 40_960, *(pytest.param(size, marks=pytest.mark.slow) for size in MORE)],
     ids=lambda free: "read-only" if free is None else f"{free} bytes",
 )
-@pytest.mark.parametrize("what", COMMANDS)
-def test_a_disk_that_takes_no_more_costs_one_line_and_leaves_nothing_half_written(disk, what, free):
-    done = on_own_disk(disk, free, lambda: give(disk, disk.parent / "output", COMMANDS[what]))
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_disk_that_takes_no_more_costs_one_line_and_leaves_nothing_half_written(disk, name, free):
+    done = on_own_disk(disk, free, lambda: give(disk, disk.parent / "output", COMMANDS[name]))
     assert "Traceback" not in done["said"]
     assert done["code"] in range(7), done["said"]
     if done["code"] in (2, 3, 4):

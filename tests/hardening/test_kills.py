@@ -39,8 +39,8 @@ def ended(pid, seconds=PATIENCE):
     """Return the exit code of a session that ends within so many seconds, else None."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
+        ended_pid, status = os.waitpid(pid, os.WNOHANG)
+        if ended_pid:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.002)
     return None
@@ -63,7 +63,7 @@ def guests_of(pid):
                 yield child
 
 
-def die_in_write(which, before_commit):
+def die_in_write(number, before_commit):
     """Let this process be killed in its so-manieth write to the store."""
     really, begun = database.writing, [0]
 
@@ -72,9 +72,9 @@ def die_in_write(which, before_commit):
         begun[0] += 1
         with really(*arguments, **further) as connection:
             yield connection
-            if begun[0] == which and before_commit:
+            if begun[0] == number and before_commit:
                 os.kill(os.getpid(), signal.SIGKILL)
-        if begun[0] == which:
+        if begun[0] == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
     database.writing = watched
@@ -83,9 +83,9 @@ def die_in_write(which, before_commit):
 def session(folder, kind, words, random):
     """Carry out one session of a run that is killed in this way, or ends before."""
     if kind == "write":
-        which, before = random.randint(1, 9), random.random() < 0.5
+        number, before = random.randint(1, 9), random.random() < 0.5
         pid = fork_command(
-            folder, folder / "output", *words, first=lambda: die_in_write(which, before)
+            folder, folder / "output", *words, first=lambda: die_in_write(number, before)
         )
         assert ended(pid) in (0, -signal.SIGKILL)
         return
@@ -127,7 +127,8 @@ def test_kills_lose_and_double_nothing(number: int, tmp_path: Path) -> None:
     (tmp_path / "output").mkdir()
     before, runs = [], []
     for _ in range(random.randint(2, 4)):
-        session(tmp_path, kind, (*words, *(("--resume",) if runs else ())), random)
+        resumed = ("--resume",) if runs else ()
+        session(tmp_path, kind, (*words, *resumed), random)
         wait_until(lambda: not list(of_launches(tmp_path)), "the end of all guests")
         text = (tmp_path / "output" / "err").read_text()
         assert "Traceback" not in text
@@ -141,7 +142,8 @@ def test_kills_lose_and_double_nothing(number: int, tmp_path: Path) -> None:
         if runs and runs[0].finished:
             break
     else:
-        last = fork_command(tmp_path, tmp_path / "output", *words, *(("--resume",) if runs else ()))
+        resumed = ("--resume",) if runs else ()
+        last = fork_command(tmp_path, tmp_path / "output", *words, *resumed)
         assert ended(last) == 0
         runs, records = records_in(tmp_path)
     assert len(runs) == 1

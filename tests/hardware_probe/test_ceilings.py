@@ -39,20 +39,20 @@ def ceiling(threads: int, gemm: float = 1e9, bandwidth: float = 1e9) -> Ceiling:
 def test_measured_for_real(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")  # must not reach the worker
     ceilings = measure([2, 1, 1], seconds=0.05, array_bytes=4 * MIB, largest_order=256)
-    assert [each.threads for each in ceilings.measured] == [1, 2]
-    for each in ceilings.measured:
+    assert [ceiling.threads for ceiling in ceilings.measured] == [1, 2]
+    for ceiling in ceilings.measured:
         # Even a slow, loaded machine is within these.
-        assert 1e6 < each.gemm_flops_per_second < 1e15
-        assert 1e6 < each.bandwidth_bytes_per_second < 1e14
-        assert each.gemm_flops_per_second == max(each.gemm_samples)
-        assert each.bandwidth_bytes_per_second == max(each.bandwidth_samples)
-        assert min(len(each.gemm_samples), len(each.bandwidth_samples)) >= 3
-        assert (each.gemm_order, each.array_bytes) == (256, 4 * MIB)
-        assert 0 < each.gemm_cpus_busy <= each.threads * 1.5
-        assert 0 < each.bandwidth_cpus_busy <= each.threads * 1.5
-        assert each.cpus_available > 0
+        assert 1e6 < ceiling.gemm_flops_per_second < 1e15
+        assert 1e6 < ceiling.bandwidth_bytes_per_second < 1e14
+        assert ceiling.gemm_flops_per_second == max(ceiling.gemm_samples)
+        assert ceiling.bandwidth_bytes_per_second == max(ceiling.bandwidth_samples)
+        assert min(len(ceiling.gemm_samples), len(ceiling.bandwidth_samples)) >= 3
+        assert (ceiling.gemm_order, ceiling.array_bytes) == (256, 4 * MIB)
+        assert 0 < ceiling.gemm_cpus_busy <= ceiling.threads * 1.5
+        assert 0 < ceiling.bandwidth_cpus_busy <= ceiling.threads * 1.5
+        assert ceiling.cpus_available > 0
         # threadpoolctl is among the project's requirements, and knows NumPy's own BLAS.
-        assert each.blas_threads is None or each.blas_threads <= each.threads
+        assert ceiling.blas_threads is None or ceiling.blas_threads <= ceiling.threads
     text = json.dumps(ceilings.to_dict(), allow_nan=False)
     assert os.sep not in text  # no path
     assert Ceilings.from_dict(json.loads(text)) == ceilings

@@ -139,9 +139,12 @@ def masks(cpu: Cpu) -> list[tuple[int, ...] | None]:
 
 def added(cpu: Cpu) -> list[int]:
     """The CPUs in the order in which more threads bring them in."""
-    whole = [set(mask) for mask in masks(cpu) if mask is not None]
-    assert all(len(mask) == count for count, mask in enumerate(whole, 1))
-    return [(mask - before).pop() for before, mask in zip([set(), *whole[:-1]], whole, strict=True)]
+    cpu_sets = [set(mask) for mask in masks(cpu) if mask is not None]
+    assert all(len(mask) == count for count, mask in enumerate(cpu_sets, 1))
+    return [
+        (mask - before).pop()
+        for before, mask in zip([set(), *cpu_sets[:-1]], cpu_sets, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -163,9 +166,9 @@ def test_every_mask_is_part_of_the_next_and_cores_come_before_siblings(
     smt: int,
 ) -> None:
     tree = recorded_trees.xeon(sockets, cores, smt)
-    whole = probe_cpu(write_tree(tmp_path_factory.mktemp("tree"), tree))
-    chosen = data.draw(st.sets(st.sampled_from(whole.affinity), min_size=1))
-    cpu = replace(whole, affinity=tuple(sorted(chosen)))
+    full_cpu = probe_cpu(write_tree(tmp_path_factory.mktemp("tree"), tree))
+    chosen = data.draw(st.sets(st.sampled_from(full_cpu.affinity), min_size=1))
+    cpu = replace(full_cpu, affinity=tuple(sorted(chosen)))
     order = added(cpu)
     assert sorted(order) == sorted(chosen)
     core_of = {sibling: core for core in cpu.core_siblings for sibling in core}
@@ -176,8 +179,10 @@ def test_every_mask_is_part_of_the_next_and_cores_come_before_siblings(
     socket_of = dict(
         zip(cpu.core_siblings, (place["socket"] for place in cpu.core_places), strict=True)
     )
-    seen = [socket_of[core_of[number]] for number in order[: cpu.usable_physical_cores]]
-    assert seen == sorted(seen, key=seen.index)  # one socket, then the next
+    sockets_in_order = [socket_of[core_of[number]] for number in order[: cpu.usable_physical_cores]]
+    assert sockets_in_order == sorted(
+        sockets_in_order, key=sockets_in_order.index
+    )  # one socket, then the next
 
 
 @examples(40)
@@ -193,16 +198,18 @@ def test_workers_get_the_same_cpus_and_share_as_few_cores_as_can_be(
     cpu = probe_cpu(
         write_tree(tmp_path_factory.mktemp("tree"), recorded_trees.xeon(sockets, cores, smt))
     )
-    each = data.draw(st.integers(0, len(cpu.affinity) // workers))
-    if not each:
+    threads = data.draw(st.integers(0, len(cpu.affinity) // workers))
+    if not threads:
         return
-    mask, alone = bound_mask(cpu, each * workers, workers), bound_mask(cpu, each * workers)
+    mask, alone = bound_mask(cpu, threads * workers, workers), bound_mask(cpu, threads * workers)
     assert mask is not None
     assert alone is not None
     assert sorted(mask) == list(alone)
-    parts = [cores_of(cpu, mask[worker * each : (worker + 1) * each]) for worker in range(workers)]
+    parts = [
+        cores_of(cpu, mask[worker * threads : (worker + 1) * threads]) for worker in range(workers)
+    ]
     groups = [len(set(core) & set(alone)) for core in cpu.core_siblings if set(core) & set(alone)]
-    if set(groups) == {1} or (len(set(groups)) == 1 and each % groups[0] == 0):
+    if set(groups) == {1} or (len(set(groups)) == 1 and threads % groups[0] == 0):
         assert sum(map(len, parts)) == len(
             set().union(*parts)
         )  # nobody shares a core where nobody need

@@ -234,7 +234,7 @@ def contended(**changes: float | None) -> Sample:
 
 
 @pytest.mark.parametrize(
-    ("sample", "name", "severity", "seen"),
+    ("sample", "name", "severity", "observation"),
     [
         (
             CALM,
@@ -255,12 +255,12 @@ def contended(**changes: float | None) -> Sample:
         (contended(steal_share=0.02), "steal", Severity.MAY_HARM, "2.0% of the time wanted"),
     ],
 )
-def test_what_happens_just_now(
-    tmp_path: Path, sample: Sample, name: str, severity: Severity, seen: str
+def test_findings_of_a_reading(
+    tmp_path: Path, sample: Sample, name: str, severity: Severity, observation: str
 ) -> None:
     finding = diagnosed(tmp_path, recorded_trees.small_vm(), sample)[name]
     assert finding.severity is severity
-    assert seen in finding.seen
+    assert observation in finding.seen
 
 
 def test_repeatability(tmp_path: Path) -> None:
@@ -287,16 +287,18 @@ def test_every_finding_is_whole(tmp_path: Path, name: str) -> None:
         check_whole(found_in(facts, sample))
 
 
-def check_whole(found: dict[str, Finding]) -> None:
-    assert list(found) == sorted(found, key=lambda each: list(Severity).index(found[each].severity))
-    for finding in found.values():
+def check_whole(findings: dict[str, Finding]) -> None:
+    assert list(findings) == sorted(
+        findings, key=lambda name: list(Severity).index(findings[name].severity)
+    )
+    for finding in findings.values():
         assert finding.seen
         assert finding.why.endswith(".")
         assert finding.why.count(". ") == 0  # one sentence
         # Whatever harms can be mended, or the remedy says why not; what is fine needs none.
         assert bool(finding.advice) == (finding.severity in (Severity.HARMS, Severity.MAY_HARM))
         assert finding.advice.endswith((".", ":")) or not finding.advice
-    text = json.dumps([finding.to_dict() for finding in found.values()])
+    text = json.dumps([finding.to_dict() for finding in findings.values()])
     for secret in (HOST_NAME, USER_NAME, SERIAL, "/home"):
         assert secret not in text
 

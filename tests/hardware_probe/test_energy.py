@@ -35,12 +35,15 @@ def unprivileged() -> Iterator[None]:
 
 
 def test_packages_are_read_and_neither_their_parts_nor_the_same_ones_again(tmp_path: Path) -> None:
-    both = {"package-0": 1_000_000, "package-1": 7_000_000}
-    found = counters(tmp_path, both)
-    before = found.read()
-    assert before == both
+    microjoules = {"package-0": 1_000_000, "package-1": 7_000_000}
+    meters = counters(tmp_path, microjoules)
+    before = meters.read()
+    assert before == microjoules
     write_tree(tmp_path, rapl({"package-0": 3_500_000, "package-1": 7_250_000}, RANGE))
-    assert found.spent([(before, found.read())], 1.0) == ({"package-0": 2.5, "package-1": 0.25}, "")
+    assert meters.spent([(before, meters.read())], 1.0) == (
+        {"package-0": 2.5, "package-1": 0.25},
+        "",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -71,18 +74,18 @@ def test_a_counter_that_began_again_has_lost_nothing(
 def test_energy_that_cannot_be_known_has_a_reason_and_is_never_zero(
     tmp_path: Path, after: int, seconds: float, range_of: int, complaint: str
 ) -> None:
-    found = counters(tmp_path, ONE, range_of)
-    joules, why = found.spent([(found.read(), {"package-0": after})], seconds)
+    meters = counters(tmp_path, ONE, range_of)
+    joules, why = meters.spent([(meters.read(), {"package-0": after})], seconds)
     assert joules is None
     assert complaint in why
 
 
 def test_a_counter_for_root_alone_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    found = counters(tmp_path, ONE)
+    meters = counters(tmp_path, ONE)
     (tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj").chmod(0)
     with unprivileged():
-        refused = found.read()
-    joules, why = found.spent([(refused, ONE)], 1.0)
+        refused = meters.read()
+    joules, why = meters.spent([(refused, ONE)], 1.0)
     assert joules is None
     assert "only root may read" in why
     assert "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj" in why

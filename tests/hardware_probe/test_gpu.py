@@ -175,11 +175,11 @@ def test_the_samples_of_a_gpu_at_work() -> None:
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_PERMISSION, UNKNOWN])
 def test_a_query_that_fails_costs_its_column_only(name: str, code: int) -> None:
-    whole = sampled(FakeNvml(SimulatedGpu().board()), samples=2)
+    complete = sampled(FakeNvml(SimulatedGpu().board()), samples=2)
     recorded = sampled(
         FakeNvml(SimulatedGpu().board(**{COLUMNS[name]: NVMLError(code)})), samples=2
     )
-    lost = set(whole["samples"]) - set(recorded["samples"])
+    lost = set(complete["samples"]) - set(recorded["samples"])
     assert name in lost
     assert lost <= {name, "memory_mhz", "memory_utilisation"}  # those come with the same answers
     assert [COLUMNS[name] in note for note in recorded["notes"]] == (
@@ -193,11 +193,11 @@ def test_a_gpu_that_disappears_ends_the_sampling_and_is_noted(queries: int) -> N
     sampler = GpuSampler(UUID, nvml, PERIOD)
     sampler.start()
     wait_until(lambda: not sampler._thread.is_alive(), "the end of the sampler")
-    asked = len(nvml.asked)
+    query_count = len(nvml.asked)
     recorded = sampler.stop()
     assert recorded["notes"] == ["the GPU stopped answering: GPU is lost"]
     assert recorded["lost_at"] is not None
-    assert len(nvml.asked) == asked == queries + 1
+    assert len(nvml.asked) == query_count == queries + 1
     assert nvml.opened == 0
     # What was read before is kept: a sample is ten queries or so.
     assert len(recorded["samples"]["at"]) >= (queries - 4) // 16
@@ -262,10 +262,10 @@ def test_processes_where_their_numbers_tell() -> None:
     own = {1: True, 2: False}.get
     lists = ((0.0, (9,)), (1.0, (1, 2, 3, 9)), (2.0, (1, 2, 4)), (3.0, (1, 4)))
     # Each holds as many bytes as its number says.
-    seen = []
-    for now, pids in lists:
-        seen += [Sighting(pid, now, now == 0.0, pid, own(pid)) for pid in pids]
-    recorded = {process["bytes"]: process for process in processes_of(seen, 0.5)}
+    sightings = []
+    for at, pids in lists:
+        sightings += [Sighting(pid, at, at == 0.0, pid, own(pid)) for pid in pids]
+    recorded = {process["bytes"]: process for process in processes_of(sightings, 0.5)}
     # 3 was seen once and is not there: it may have been a short one of the launch's.
     whose = {size: process["whose"] for size, process in recorded.items()}
     assert whose == {1: "own", 2: "other", 3: "unknown", 4: "other", 9: "other"}

@@ -58,11 +58,11 @@ def test_recorded_counters(tmp_path: Path) -> None:
             "avg300=0.00 total=9\n",
         ),
     )
-    seen = snapshot(root)
+    counters = snapshot(root)
     # Neither idle nor waiting for a disk is busy, and a guest's time stands in user already.
-    assert (seen.busy, seen.stolen) == (6.0, 2.0)
-    assert seen.stalled == pytest.approx(3.721877)
-    assert seen.stalled_avg10 == pytest.approx(0.125)
+    assert (counters.busy, counters.stolen) == (6.0, 2.0)
+    assert counters.stalled == pytest.approx(3.721877)
+    assert counters.stalled_avg10 == pytest.approx(0.125)
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,17 @@ def test_recorded_counters(tmp_path: Path) -> None:
         tree(),
     ],
 )
-def test_what_is_not_told_is_none(tmp_path: Path, files: dict[str, str]) -> None:
-    seen = snapshot(write_tree(tmp_path, files))
-    assert (seen.busy, seen.stolen, seen.stalled, seen.stalled_avg10) == (None, None, None, None)
-    assert set(between(seen, seen._replace(wall=seen.wall + 1)).values()) == {None}
+def test_counters_that_the_kernel_does_not_give_are_none(
+    tmp_path: Path, files: dict[str, str]
+) -> None:
+    counters = snapshot(write_tree(tmp_path, files))
+    assert (counters.busy, counters.stolen, counters.stalled, counters.stalled_avg10) == (
+        None,
+        None,
+        None,
+        None,
+    )
+    assert set(between(counters, counters._replace(wall=counters.wall + 1)).values()) == {None}
 
 
 counters = st.floats(0, 1e9, allow_nan=False)
@@ -85,15 +92,15 @@ snapshots = st.builds(KernelCounters, counters, counters, *[st.none() | counters
 
 
 @given(snapshots, snapshots)
-def test_shares_are_shares(before: KernelCounters, after: KernelCounters) -> None:
-    seen = between(before, after)
+def test_shares_lie_between_0_and_1(before: KernelCounters, after: KernelCounters) -> None:
+    shares = between(before, after)
     for name in ("pressure_share", "steal_share"):
-        assert seen[name] is None or 0 <= seen[name] <= 1
-    assert seen["others_cpus"] is None or seen["others_cpus"] >= 0
+        assert shares[name] is None or 0 <= shares[name] <= 1
+    assert shares["others_cpus"] is None or shares["others_cpus"] >= 0
 
 
 @pytest.mark.skipif(not Path("/proc/stat").exists(), reason="no /proc/stat on this system")
-def test_own_work_is_not_others() -> None:
+def test_own_work_does_not_count_as_that_of_other_programs() -> None:
     before = snapshot()
     subprocess.run(
         [sys.executable, "-c", "while __import__('time').process_time() < 0.5: pass"], check=True
@@ -102,8 +109,10 @@ def test_own_work_is_not_others() -> None:
     mine = after.own_cpu - before.own_cpu
     assert mine >= 0.5
     busy = between(before, after._replace(own_cpu=before.own_cpu))["others_cpus"]
-    others = between(before, after)["others_cpus"]
+    others_busy = between(before, after)["others_cpus"]
     assert busy is not None
-    assert others is not None
+    assert others_busy is not None
     # Taking one's own work off must leave just the rest, to within the ticks that it is counted in.
-    assert busy - others == pytest.approx(min(mine / (after.wall - before.wall), busy), abs=0.05)
+    assert busy - others_busy == pytest.approx(
+        min(mine / (after.wall - before.wall), busy), abs=0.05
+    )

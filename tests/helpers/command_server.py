@@ -92,7 +92,12 @@ def fork(order: "dict[str, object]", first: "Callable[[], None]" = lambda: None)
     try:
         _carry_out(order, first)
     except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        if end.code is None:
+            code = 0
+        elif isinstance(end.code, int):
+            code = end.code
+        else:
+            code = 1
     except BaseException:
         import traceback
 

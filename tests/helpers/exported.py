@@ -16,15 +16,15 @@ def exporter(name: str, form: str) -> Callable[..., str]:
     """Return the function that gives this report in this format."""
     report = reports()[name]
 
-    def exported(found: Any, quantity: str = "", width: int = WIDTH, colour: bool = False) -> str:
-        if name == "threads" and not isinstance(found, Curves):
-            found = Curves(tuple(found), (), None)
-        usual = report.quantities[0] if report.quantities else ReportOptions().quantity
-        options = ReportOptions(quantity=quantity or usual)
+    def exported(content: Any, quantity: str = "", width: int = WIDTH, colour: bool = False) -> str:
+        if name == "threads" and not isinstance(content, Curves):
+            content = Curves(tuple(content), (), None)
+        default = report.quantities[0] if report.quantities else ReportOptions().quantity
+        options = ReportOptions(quantity=quantity or default)
         report.check(options)
         if width != WIDTH or colour:
-            return page_to_terminal(report.page(found, options), width, colour)
-        return export(report, found, options, form)
+            return page_to_terminal(report.page(content, options), width, colour)
+        return export(report, content, options, form)
 
     return exported
 

@@ -65,7 +65,7 @@ def outcome(
 ) -> Outcome:
     samples = [round(duration * 1e9) for duration in seconds]
     wall = sum(samples) * 1e-9
-    made = Outcome(
+    result = Outcome(
         status=Status.OK,
         import_seconds=1.0,
         prepare_seconds=2.0,
@@ -82,7 +82,7 @@ def outcome(
         parameter_count=118_000_000,
         gemm_flops_per_second=None,
     )
-    return made._replace(**changes)
+    return result._replace(**changes)
 
 
 def record(
@@ -116,17 +116,17 @@ def launches(
     seconds: float | Sequence[float], spread: float = 0.01, **of_record: Any
 ) -> list[Record]:
     """Launches of these seconds a step, of one number three that are so much apart."""
-    each = (
+    step_seconds = (
         [seconds * f for f in (1 - spread, 1.0, 1 + spread)]
         if isinstance(seconds, float)
         else seconds
     )
-    return [record([t] * 5, launch=n, **of_record) for n, t in enumerate(each)]
+    return [record([t] * 5, launch=n, **of_record) for n, t in enumerate(step_seconds)]
 
 
 def changed(records: Iterable[Record], **of_outcome: Any) -> list[Record]:
     """The same records with these parts of their outcomes."""
-    return [replace(each, outcome=each.outcome._replace(**of_outcome)) for each in records]
+    return [replace(record, outcome=record.outcome._replace(**of_outcome)) for record in records]
 
 
 def matrix(*records: Record, cores: int | None = 2, **of_host: Any) -> Matrix:

@@ -99,8 +99,8 @@ class FakeNvml:
         for index, board in enumerate(self.boards):
             if board.get("nvmlDeviceGetUUID") == uuid:
                 return index
-            for slot, each in enumerate(board.get("mig", ())):
-                if each.get("nvmlDeviceGetUUID") == uuid:
+            for slot, instance in enumerate(board.get("mig", ())):
+                if instance.get("nvmlDeviceGetUUID") == uuid:
                     return index, slot
         raise NVMLError(NOT_FOUND)
 

@@ -104,8 +104,8 @@ def _rewrite(database: sqlite3.Connection, table: str, turn: int) -> None:
         if table == "records":
             record = Record.from_dict(json.loads(changed[names.index("content")]))
             changed[names.index("cell")] = schema.cell_key(record.machine, record.cell)
-        given = ", ".join(f'"{name}" = ?' for name in names)
-        database.execute(f"UPDATE {table} SET {given} WHERE rowid = ?", (*changed, row))
+        assignments = ", ".join(f'"{name}" = ?' for name in names)
+        database.execute(f"UPDATE {table} SET {assignments} WHERE rowid = ?", (*changed, row))
 
 
 def _column(table: str, name: str, value: Any, turn: int) -> Any:
@@ -292,7 +292,7 @@ def check_markdown(text: str) -> None:
 
 
 def _tokens(tokens: Iterable[Any] | None) -> list[Any]:
-    return [each for token in tokens or () for each in (token, *_tokens(token.children))]
+    return [nested for token in tokens or () for nested in (token, *_tokens(token.children))]
 
 
 def check_latex(text: str) -> None:
@@ -313,8 +313,8 @@ def check_latex(text: str) -> None:
             line
         )
         assert tokens.count("{") == tokens.count("}"), line
-        if found := re.match(r"\\begin\{tabular\}\{([lr]+)\}", line):
-            columns = len(found[1])
+        if match := re.match(r"\\begin\{tabular\}\{([lr]+)\}", line):
+            columns = len(match[1])
         elif line.endswith(r"\\"):
             spanned = sum(int(count) - 1 for count in re.findall(r"\\multicolumn\{(\d+)\}", line))
             assert tokens.count("&") + 1 + spanned == columns, line
@@ -355,16 +355,16 @@ class _Html(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: "list[tuple[str, str | None]]") -> None:
         assert tag in _HTML, tag
-        given = dict(attrs)
+        attributes = dict(attrs)
         assert not {
             name
-            for name in given
+            for name in attributes
             if name.startswith("on") or name in ("style", "src", "srcset", "action")
         }
-        href = given.get("href") or "#"
+        href = attributes.get("href") or "#"
         href = "#" if href in self.pages else href
         assert href.startswith(("#", "https://", "data:,")), href
-        assert tag != "script" or given.get("type") in (None, "application/json", "text/plain")
+        assert tag != "script" or attributes.get("type") in (None, "application/json", "text/plain")
 
 
 CHECKS: "dict[str, Callable[[str], None]]" = {

@@ -46,8 +46,14 @@ def make(name, threads=1, batch_size=4, cache=None, mode={mode!r}, device="cpu",
 def built(**settings):
     # The variants of a family are for the conformance suite, but for the GRU, which has what no other layer has.
     variants = ("leaky-elman", "free-elman", "wide-recurrent", "one-hot-lstm", "one-hot-rnn")
-    made = [(name, make(name, **settings)) for name in SMALL if name not in variants]
-    return [name for name, each in made if not each.refuses_family(SMALL[name]) and each.supports(SMALL[name])[0]]
+    names = []
+    for name in SMALL:
+        if name in variants:
+            continue
+        adapter = make(name, **settings)
+        if not adapter.refuses_family(SMALL[name]) and adapter.supports(SMALL[name])[0]:
+            names.append(name)
+    return names
 
 def prepared(name, **options):
     adapter, network = make(name, **options), SMALL[name]
@@ -170,7 +176,7 @@ def guest_of(
     def run(statements: str, **variables: str) -> Any:
         environment = {**os.environ, **always, **variables}
         environment.pop("PYTEST_CURRENT_TEST", None)  # another in each test
-        asked = f"CACHE = {str(scratch / 'cache')!r}\n{textwrap.dedent(statements)}"
-        return _started(interpreter, beginning, environment).ask(asked, scratch)
+        program = f"CACHE = {str(scratch / 'cache')!r}\n{textwrap.dedent(statements)}"
+        return _started(interpreter, beginning, environment).ask(program, scratch)
 
     return run

@@ -57,15 +57,19 @@ def block(page: str, name: str = "data") -> Any:
 EXAMPLE = STORES / "tuning.sqlite.xz"
 
 
-def cell_of(path: Path, **wanted: Any) -> Any:
+def cell_of(path: Path, **changed_values: Any) -> Any:
     """Return the cell with these values in the data of a page, e.g. ``network="fcn5"``; usually of
     torch, tuned."""
-    usual = {"framework": "torch", "mode": "eager", "tuning": "tuned", "network": "fcn5", **wanted}
+    values = {
+        "framework": "torch",
+        "mode": "eager",
+        "tuning": "tuned",
+        "network": "fcn5",
+        **changed_values,
+    }
     data = block(path.read_text(encoding="utf-8"))
-    fits = [
-        cell for cell in data["cells"] if all(cell[name] == value for name, value in usual.items())
-    ]
-    assert len(fits) == 1, usual
+    fits = [cell for cell in data["cells"] if values.items() <= cell.items()]
+    assert len(fits) == 1, values
     return fits[0]
 
 

@@ -63,7 +63,12 @@ def call(folder: Path, *words: str) -> Said:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             cli.main()
     except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        if end.code is None:
+            code = 0
+        elif isinstance(end.code, int):
+            code = end.code
+        else:
+            code = 1
     finally:
         os.chdir(before[0])
         sys.argv = before[1]
@@ -80,7 +85,7 @@ def call(folder: Path, *words: str) -> Said:
 
 def machine_info(**changes: Any) -> dict[str, Any]:
     """Return the description of a machine as pytest-benchmark writes it."""
-    usual = {
+    description = {
         "node": "somebodys-laptop",
         "processor": "",
         "machine": "x86_64",
@@ -99,7 +104,7 @@ def machine_info(**changes: Any) -> dict[str, Any]:
             "hz_actual": [3_000_000_000, 0],
         },
     }
-    return {**usual, **changes}
+    return {**description, **changes}
 
 
 def benchmark(
@@ -130,13 +135,13 @@ def benchmark(
     }
     if samples:
         stats["data"] = list(data)
-    bare, _, rest = name.partition("[")
-    usual = {
+    bare, _, parameters = name.partition("[")
+    content = {
         "group": None,
         "name": name,
         "fullname": f"tests/test_mine.py::{name}",
-        "params": {"n": rest.rstrip("]")} if rest else None,
-        "param": rest.rstrip("]") or None,
+        "params": {"n": parameters.rstrip("]")} if parameters else None,
+        "param": parameters.rstrip("]") or None,
         "extra_info": {"function": bare},
         "options": {
             "disable_gc": False,
@@ -147,7 +152,7 @@ def benchmark(
         },
         "stats": stats,
     }
-    return {**usual, **changes}
+    return {**content, **changes}
 
 
 BENCHMARKS = {
@@ -170,10 +175,10 @@ def session(
     """Return the file of one session of somebody's benchmarks, whose times are a factor longer than
     usual."""
     spread = (1.0, 1.02, 0.99, 1.05, 1.01 + 0.001 * night, 1.3, 0.985)
-    benchmarks = [
-        benchmark(name, [seconds * factor * each for each in spread], samples)
-        for name, seconds in BENCHMARKS.items()
-    ]
+    benchmarks = []
+    for name, seconds in BENCHMARKS.items():
+        times = [seconds * factor * factor_of_round for factor_of_round in spread]
+        benchmarks.append(benchmark(name, times, samples))
     when = datetime(2026, 3, 1, 12) + timedelta(days=night)
     revision = hashlib.sha1((commit or when.isoformat()).encode()).hexdigest()
     return {
@@ -208,9 +213,9 @@ def imports_of_one_run(folder: Path) -> Path:
     (folder / "other").mkdir()
     with (
         Store.open(path) as store,
-        Store.open(_import(folder / "other", [session(9, factor=1.5)])) as other,
+        Store.open(_import(folder / "other", [session(9, factor=1.5)])) as second_store,
     ):
-        delivery.copy(other, store)
+        delivery.copy(second_store, store)
     return path
 
 
@@ -239,20 +244,20 @@ def import_of_one_benchmark(folder: Path) -> Path:
 def store_of(path: Path, records: Iterable[Record], *runs: Run) -> Path:
     """Write records, and the runs that they belong to unless these are given; every machine is one
     of two cores."""
-    kept = list(records)
-    given = {run.id: run for run in runs}
+    all_records = list(records)
+    runs_by_id = {run.id: run for run in runs}
     with Store.open(path) as store:
-        for machine in sorted({record.machine for record in kept}):
+        for machine in sorted({record.machine for record in all_records}):
             store.add_machine(machine, make.MACHINE_DICT)
         of_run: dict[str, list[Record]] = {run.id: [] for run in runs}
-        for record in kept:
+        for record in all_records:
             of_run.setdefault(record.run, []).append(record)
         for name, its_records in of_run.items():
-            if name not in given:
+            if name not in runs_by_id:
                 cells = tuple(dict.fromkeys(record.cell for record in its_records))
                 first = its_records[0]
                 end = its_records[-1].started + timedelta(minutes=1)
-                given[name] = make.run(
+                runs_by_id[name] = make.run(
                     id=name,
                     plan=cells,
                     machine=first.machine,
@@ -260,7 +265,7 @@ def store_of(path: Path, records: Iterable[Record], *runs: Run) -> Path:
                     finished=end,
                     suite=first.suite,
                 )
-            store.append_runs([(given[name], its_records)])
+            store.append_runs([(runs_by_id[name], its_records)])
     return path
 
 
@@ -394,11 +399,11 @@ def gpu(folder: Path) -> Path:
                     ceilings=DeviceCeilings(2e12, 5e10, 2e10, 5e10, 2e10, 5e-6, 1e-5),
                 )
                 result = result._replace(device=device, timed_between=[1010.0, 1020.0])
-                made = make.record(
+                record = make.record(
                     result=result, device="cuda:0", launch=launch, batch_size=size, world_size=workers,
                     framework=framework, minutes=launch,
                 )  # fmt: skip
-                records.append(replace(made, telemetry=_telemetry()))
+                records.append(replace(record, telemetry=_telemetry()))
     records.append(
         make.hole(Status.OUT_OF_MEMORY, "CUDA out of memory", device="cuda:0", batch_size=4096)
     )
@@ -437,11 +442,11 @@ def axes_of_places(folder: Path) -> Path:
         for place, way in enumerate(ways)
         for record in make.launches(0.5 + 0.01 * place, **{"threads": 2, **way})
     ]
-    made = store_of(folder / "made.sqlite", records)
-    made = _joined(made, _kept(folder, "workers"))
-    made = _joined(made, _kept(folder, "quota", framework=("torch", "jax")))
-    made = _joined(made, _kept(folder, "2026-11-26-feeding", framework=("torch",)))
-    return _joined(made, _kept(folder, "2026-11-26-training-without-waiting", network=("mlp",)))
+    path = store_of(folder / "made.sqlite", records)
+    path = _joined(path, _kept(folder, "workers"))
+    path = _joined(path, _kept(folder, "quota", framework=("torch", "jax")))
+    path = _joined(path, _kept(folder, "2026-11-26-feeding", framework=("torch",)))
+    return _joined(path, _kept(folder, "2026-11-26-training-without-waiting", network=("mlp",)))
 
 
 # By the command.
@@ -490,7 +495,9 @@ def own_steps(folder: Path) -> Path:
 # Measured once.
 
 
-def _kept(folder: Path, name: str, runs: int | None = None, **wanted: Sequence[Any]) -> Path:
+def _kept(
+    folder: Path, name: str, runs: int | None = None, **values_by_axis: Sequence[Any]
+) -> Path:
     """Write a kept store, or an example's, to a folder, with the launches alone whose cells have
     one of these values.
 
@@ -507,7 +514,7 @@ def _kept(folder: Path, name: str, runs: int | None = None, **wanted: Sequence[A
     with contextlib.closing(sqlite3.connect(path)) as database:
         for row, text in database.execute("SELECT id, content FROM records").fetchall():
             cell = json.loads(text)["cell"]
-            if not all(cell[axis] in values for axis, values in wanted.items()):
+            if not all(cell[axis] in values for axis, values in values_by_axis.items()):
                 database.execute("DELETE FROM records WHERE id = ?", (row,))
         if runs is not None:
             oldest = "(SELECT id FROM runs ORDER BY started LIMIT ?)"
@@ -519,16 +526,16 @@ def _kept(folder: Path, name: str, runs: int | None = None, **wanted: Sequence[A
     return path
 
 
-def kept(name: str, **wanted: Sequence[Any]) -> Callable[[Path], Path]:
+def kept(name: str, **values_by_axis: Sequence[Any]) -> Callable[[Path], Path]:
     """Return the function that builds a store of these launches of a kept one."""
-    return lambda folder: _kept(folder, name, **wanted)
+    return lambda folder: _kept(folder, name, **values_by_axis)
 
 
-def _joined(one: Path, other: Path) -> Path:
+def _joined(path: Path, added: Path) -> Path:
     """Copy another store into one."""
-    with Store.open(one) as target, Store.open(other, create=False) as source:
+    with Store.open(path) as target, Store.open(added, create=False) as source:
         delivery.copy(source, target)
-    return one
+    return path
 
 
 def releases(folder: Path) -> Path:
@@ -561,14 +568,16 @@ def unknown_batches(folder: Path) -> Path:
         for name, factor in (("train_net", 1.0), ("parse_logs", 3.0)):
             for threads in (1, 2, 4):
                 seconds = 0.01 * factor / threads**0.7 * (1.0 + 0.3 * (night > 6))
-                made = make.launches(seconds, framework=name, threads=threads, **unknown, **started)
-                records += make.changed(made, parameter_count=None)
+                records_of_cell = make.launches(
+                    seconds, framework=name, threads=threads, **unknown, **started
+                )
+                records += make.changed(records_of_cell, parameter_count=None)
     last = {"minutes": 1440.0 * 12, **unknown}
     records += make.launches(0.02, run="elsewhere", machine="m-two", framework="train_net", **last)
     records += make.launches(0.05, run="gpu", device="cuda:0", framework="train_net", **last)
     records += make.launches(0.05, run="known", framework="train_net", **{**last, "batch_size": 8})
-    others = {"instances": 2}, {"cpu_quota": 0.5}, {"precision": "bfloat16"}, {"affinity": "bound"}
-    for way in (*others, {"placement": "fed"}, {"placement": "loader", "loader_workers": 2}):
+    ways = {"instances": 2}, {"cpu_quota": 0.5}, {"precision": "bfloat16"}, {"affinity": "bound"}
+    for way in (*ways, {"placement": "fed"}, {"placement": "loader", "loader_workers": 2}):
         records += make.launches(
             0.03, run="ways", framework="train_net", threads=2, **{**last, **way}
         )
@@ -582,8 +591,8 @@ def unknown_batches(folder: Path) -> Path:
     sides = []
     for side, factor in (("baseline", 1.0), ("candidate", 1.2)):
         seconds = [0.01 * factor * (1 + 0.01 * launch) for launch in range(8)]
-        made = make.launches(seconds, run="gate", framework="train_net", **last)
-        sides += [replace(record, side=side, stage="gate") for record in made]
+        records_of_cell = make.launches(seconds, run="gate", framework="train_net", **last)
+        sides += [replace(record, side=side, stage="gate") for record in records_of_cell]
     gate = make.run(
         id="gate", purpose="gate", sides={"baseline": (
             "the old one"

@@ -46,11 +46,11 @@ def find_framework_python(name: str) -> Path:
     ``DLBENCH_PYTHON_<NAME>`` first, then the environment that dlbench built on this machine.
     """
     variable = f"DLBENCH_PYTHON_{name.upper().replace('-', '_')}"
-    given = os.environ.get(variable)
-    if given:
-        if not Path(given).exists():
-            pytest.fail(f"{variable} names {given}, which is not there")
-        return Path(given)
+    interpreter_of_variable = os.environ.get(variable)
+    if interpreter_of_variable:
+        if not Path(interpreter_of_variable).exists():
+            pytest.fail(f"{variable} names {interpreter_of_variable}, which is not there")
+        return Path(interpreter_of_variable)
     if not is_tested(find(name)):
         pytest.skip(f"{name} is not in DLBENCH_TEST_FRAMEWORKS")
     # In continuous integration every environment is built first: a missing one must not pass
@@ -91,10 +91,12 @@ def launch_once(
     """
     specified = NETWORKS[network] if isinstance(network, str) else network
     interpreter = find_framework_python(framework.name)
-    usual = Cell(
+    default_cell = Cell(
         framework.name, framework.folder, mode, specified.name, "cpu", 1, specified.batch_size
     )
-    cell = usual._replace(**{name: value for name, value in of_cell.items() if value is not None})
+    cell = default_cell._replace(
+        **{name: value for name, value in of_cell.items() if value is not None}
+    )
     if framework.name in ALWAYS_BOUND and cpus is None and cell.threads:
         cpus = sorted(os.sched_getaffinity(0))[: cell.threads * cell.world_size]
     cell = cell._replace(affinity=OVERSUBSCRIBED if cpus is None else BOUND)
@@ -122,6 +124,9 @@ def launch_once(
     chosen_settings = in_force(
         cell.tuning, framework.tunable(mode, cell.device, specified.family.name, cell.task)
     )
+    repeated_batch, label_sets = None, 1
+    if of_parts:
+        repeated_batch, label_sets = of_parts.repeated_batch, of_parts.label_sets
     launch = Launch(
         cell=cell,
         protocol=protocol,
@@ -129,8 +134,8 @@ def launch_once(
         cache_directory=str(cache),
         adapter_directory=framework.outside,
         cpus=cpus,
-        repeated_batch=of_parts.repeated_batch if of_parts else None,
-        label_sets=of_parts.label_sets if of_parts else 1,
+        repeated_batch=repeated_batch,
+        label_sets=label_sets,
         network=to_data(specified),
         feed=None if feed is None else str(feed.folder),
         in_turns=member is not None,

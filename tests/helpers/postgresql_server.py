@@ -25,10 +25,10 @@ def programs() -> Path | None:
     """Return the folder of initdb and postgres, of the newest where there are several; None where
     there is none."""
     # Debian keeps them out of the path: only the newest's clients are for everybody.
-    kept = sorted(
+    initdbs = sorted(
         Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3])
     )
-    result = str(kept[-1]) if kept else shutil.which("initdb")
+    result = str(initdbs[-1]) if initdbs else shutil.which("initdb")
     return Path(result).parent if result else None
 
 
@@ -50,7 +50,7 @@ class Server:
             self._as_somebody |= {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
         # Sorted as people do, not by bytes: what the store's order rests on must not depend on it.
         sorted_by = ["--locale=C", "--locale-provider=icu", "--icu-locale=en-US", "--encoding=UTF8"]
-        made = [
+        initdb = [
             binaries / "initdb",
             "-D",
             folder / "data",
@@ -61,7 +61,7 @@ class Server:
             "--no-sync",
             *sorted_by,
         ]
-        subprocess.run(made, check=True, capture_output=True, **self._as_somebody)
+        subprocess.run(initdb, check=True, capture_output=True, **self._as_somebody)
         allowed = (
             "host all guarded 127.0.0.1/32 scram-sha-256",
             "host all all 127.0.0.1/32 trust",
@@ -86,9 +86,16 @@ class Server:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=subprocess.STDOUT, **self._as_somebody
             )
-        asked = [self._binaries / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        readiness_check = [
+            self._binaries / "pg_isready",
+            "-q",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+        ]
         deadline = time.monotonic() + _PATIENCE
-        while subprocess.run(asked).returncode != 0:
+        while subprocess.run(readiness_check).returncode != 0:
             ended = self._process.poll() is not None or time.monotonic() > deadline
             assert not ended, (self.folder / "log").read_text()
             time.sleep(0.02)
@@ -101,8 +108,8 @@ class Server:
             self._process = None
 
     def url(self, database: str, user: str = OWNER, password: str = "") -> str:
-        given = f"{user}:{password}" if password else user
-        return f"postgresql+psycopg://{given}@127.0.0.1:{self.port}/{database}"
+        login = f"{user}:{password}" if password else user
+        return f"postgresql+psycopg://{login}@127.0.0.1:{self.port}/{database}"
 
     def database(self) -> str:
         """Make a database and return its name; a server that a test left stopped is started."""
@@ -118,10 +125,10 @@ class Server:
     ) -> list[Any]:
         """Carry out a statement as the owner of all, each {name} in it replaced by an identifier;
         return its rows."""
-        given = {key: sql.Identifier(name) for key, name in (names or {}).items()}
+        identifiers = {key: sql.Identifier(name) for key, name in (names or {}).items()}
         address = {"host": "127.0.0.1", "port": self.port, "user": OWNER, "dbname": database}
         with psycopg.connect(**address, autocommit=True) as connection:  # type: ignore[arg-type]
-            answer = connection.execute(sql.SQL(statement).format(**given))  # type: ignore[arg-type]
+            answer = connection.execute(sql.SQL(statement).format(**identifiers))  # type: ignore[arg-type]
             return answer.fetchall() if answer.description else []
 
 
@@ -131,9 +138,9 @@ def server(binaries: Path) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(
         prefix="dlbench-postgresql-", ignore_cleanup_errors=True
     ) as folder:
-        made = Server(Path(folder), binaries)
+        started_server = Server(Path(folder), binaries)
         try:
-            made.start()
-            yield made
+            started_server.start()
+            yield started_server
         finally:
-            made.stop(signal.SIGQUIT)  # nothing of it is kept
+            started_server.stop(signal.SIGQUIT)  # nothing of it is kept

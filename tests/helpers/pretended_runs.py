@@ -73,9 +73,9 @@ def sources(plan=PLAN, **reasons):
     sources = {}
     for row in plan.rows:
         name = row.build.name
-        here = Path(f"/{name}/python"), f"CPython of {name}", f"env-{name}", ""
+        located = Path(f"/{name}/python"), f"CPython of {name}", f"env-{name}", ""
         sources[name] = BuildSource(
-            row.build, *((None, "", "", reasons[name]) if name in reasons else here)
+            row.build, *((None, "", "", reasons[name]) if name in reasons else located)
         )
     return sources
 
@@ -85,7 +85,7 @@ def open_store():
 
 
 def begin(store, plan=PLAN):
-    now = datetime.now(UTC)
+    started = datetime.now(UTC)
     run = Run(
         "r1",
         plan.suite,
@@ -93,7 +93,7 @@ def begin(store, plan=PLAN):
         plan.launches,
         plan.cells,
         "machine-1",
-        now,
+        started,
         "9.9",
         None,
         plan.seed,

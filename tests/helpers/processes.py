@@ -61,10 +61,12 @@ def null_order(
 
 
 def plan_of(
-    of: str | Suite = "quick", machine: Capacity = TWO_CPUS, seed: int = 1, **chosen: Any
+    suite: str | Suite = "quick", machine: Capacity = TWO_CPUS, seed: int = 1, **chosen: Any
 ) -> Plan:
     """Return the plan of a suite, by its name or as it was read, with these choices."""
-    return expand(load(of) if isinstance(of, str) else of, SuiteOverrides(**chosen), machine, seed)
+    return expand(
+        load(suite) if isinstance(suite, str) else suite, SuiteOverrides(**chosen), machine, seed
+    )
 
 
 def gone(pid: int) -> bool:
@@ -75,15 +77,15 @@ def gone(pid: int) -> bool:
         return True
 
 
-def wait_until(condition: Callable[[], Any], what: str) -> Any:
+def wait_until(condition: Callable[[], Any], description: str) -> Any:
     """Wait for a condition and return its value; what is costly to ask is asked seldom: other tests
     run beside."""
     until = time.monotonic() + PATIENCE
     begun = time.monotonic()
     while not (value := condition()):
-        asked = time.monotonic()
-        assert asked < until, f"{what}: not within {PATIENCE:g} s"
-        time.sleep(min(1.0, max(0.02, 3 * (asked - begun))))
+        answered = time.monotonic()
+        assert answered < until, f"{description}: not within {PATIENCE:g} s"
+        time.sleep(min(1.0, max(0.02, 3 * (answered - begun))))
         begun = time.monotonic()
     return value
 
@@ -91,7 +93,7 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
 def variables_of_command(home: Path, **more: str) -> dict[str, str]:
     """Return the environment of a command under test: a DLBENCH_HOME of its own, nothing else of
     dlbench's."""
-    kept = {
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("DLBENCH_", "PYTEST_", "CUDA_"))
@@ -102,7 +104,7 @@ def variables_of_command(home: Path, **more: str) -> dict[str, str]:
     temporary.mkdir(parents=True, exist_ok=True)
     share_digests(home)
     own = {name: str(temporary) for name in ("TMPDIR", "DLBENCH_LOCK_FOLDER")}
-    return {**kept, "DLBENCH_HOME": str(home), **own, "COLUMNS": "200", **more}
+    return {**inherited, "DLBENCH_HOME": str(home), **own, "COLUMNS": "200", **more}
 
 
 def share_digests(home: Path) -> None:
@@ -189,16 +191,18 @@ def suite_of_null(
     step_seconds: float = 0.02,
     *,
     protocol: dict[str, Any] | None = None,
-    **others: Any,
+    **lists_and_settings: Any,
 ) -> str:
-    """Return the text of a suite of fcn5 on one thread; lists of ``others`` are its own, numbers
-    null's settings."""
-    given = {key: other for key, other in others.items() if isinstance(other, list)}
-    lists = {"networks": ["fcn5"], "threads": [1], **given}
+    """Return the text of a suite of fcn5 on one thread; ``lists_and_settings`` are
+    lists of the suite and, where they are no lists, settings of null."""
+    lists_given = {
+        key: value for key, value in lists_and_settings.items() if isinstance(value, list)
+    }
+    lists = {"networks": ["fcn5"], "threads": [1], **lists_given}
     timed = {"warmup_steps": 2, "steps": 3, "seconds": 0.2, **(protocol or {})}
     settings = {
         "step_seconds": step_seconds,
-        **{key: other for key, other in others.items() if key not in given},
+        **{key: value for key, value in lists_and_settings.items() if key not in lists_given},
     }
     return "\n".join(
         (
@@ -226,8 +230,8 @@ def records_in(place: Path) -> list[Record]:
 
 def refusal(command: Callable[..., tuple[Any, str, str]], *words: str, code: int = 2) -> str:
     """Return the one line with which the command refuses these words, printing nothing."""
-    found, out, errors = command(*words)
-    assert (found, out) == (code, ""), errors
+    exit_code, out, errors = command(*words)
+    assert (exit_code, out) == (code, ""), errors
     (line,) = errors.splitlines()
     assert line.startswith("dlbench: ")
     return line

@@ -16,11 +16,14 @@ IN_EVERY_RUN = 25
 _LEAST = 6
 
 
-def examples(usual: int, **others: Any) -> settings:
+def examples(usual_examples: int, **options: Any) -> settings:
     """Return the settings of a property that needs so many examples, or as many in proportion to
     what was asked for."""
-    asked = int(os.environ.get(VARIABLE, IN_EVERY_RUN))
-    return settings(max_examples=max(min(usual, _LEAST), usual * asked // USUAL), **others)
+    requested = int(os.environ.get(VARIABLE, IN_EVERY_RUN))
+    return settings(
+        max_examples=max(min(usual_examples, _LEAST), usual_examples * requested // USUAL),
+        **options,
+    )
 
 
 def load_profile() -> None:

@@ -48,10 +48,10 @@ def sessions_of(
     ) -> pytest.RunResult:
         chosen = () if suite is None else ("--dlbench-suite", suite)
         of_benchmark = ("--benchmark-quiet",) if benchmark else ("-p", "no:benchmark")
-        given = "--basetemp", str(tmp_path / "base"), *ARGUMENTS, *of_benchmark, *chosen, *words
+        arguments = "--basetemp", str(tmp_path / "base"), *ARGUMENTS, *of_benchmark, *chosen, *words
         output = tmp_path / "temporary"
         code = command_server.call(
-            given, pytester.path / folder, dict(os.environ), output, PATIENCE, "pytest"
+            arguments, pytester.path / folder, dict(os.environ), output, PATIENCE, "pytest"
         )
         out, err = ((output / name).read_text().splitlines() for name in ("out", "err"))
         return pytest.RunResult(code, out, err, 0.0)

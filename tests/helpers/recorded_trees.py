@@ -126,7 +126,7 @@ def xeon(sockets: int = 2, cores: int = 8, smt: int = 2) -> Tree:
     for cpu in range(total * smt):
         package, _, siblings = place(cpu)
         in_package = ",".join(
-            str(other) for other in range(total * smt) if place(other)[0] == package
+            str(sibling) for sibling in range(total * smt) if place(sibling)[0] == package
         )
         for index, (level, kind, size, shared) in enumerate(
             (

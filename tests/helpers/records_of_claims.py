@@ -52,25 +52,27 @@ def small(
     name = f"rnn-r{hidden}-t{steps}-i{inputs}-{activation}"
     where = {"network": name, "specification": f"of {name}", "batch_size": 1, **of_cell}
     return [
-        replace(each, network={"family": "elman", "numbers": sizes})
-        for each in timed("torch", seconds, **where)
+        replace(record, network={"family": "elman", "numbers": sizes})
+        for record in timed("torch", seconds, **where)
     ]
 
 
 def tables_of(records: Iterable[Record], cores: int = 4, gpus: tuple[str, ...] = ()) -> Tables:
     """The tables of these records; every machine has so many cores and these GPUs."""
-    found = tuple(records)
+    all_records = tuple(records)
     devices = tuple((f"GPU {index}", f"{model}, 8 GiB") for index, model in enumerate(gpus))
     hosts = {
-        each.machine: Host(each.machine, "a machine", cores, cores, float(cores), devices)
-        for each in found
+        record.machine: Host(record.machine, "a machine", cores, cores, float(cores), devices)
+        for record in all_records
     }
-    builds = MeasuredBuilds(found, {})
+    builds = MeasuredBuilds(all_records, {})
     networks = {
-        (each.cell.network, each.cell.specification): each.network for each in found if each.network
+        (record.cell.network, record.cell.specification): record.network
+        for record in all_records
+        if record.network
     }
     tool_of = tools_of_stands(ADAPTERS, lambda cell: builds.of(cell).adapter)
-    return Tables(build_matrix(Results(found, hosts)), tool_of, networks, {})
+    return Tables(build_matrix(Results(all_records, hosts)), tool_of, networks, {})
 
 
 def here(

@@ -48,13 +48,13 @@ def launch(
     return make.record(launch=number, result=outcome, **cell)
 
 
-def found_in(*records: Record, **others: Any) -> Any:
+def found_in(*records: Record, **fields: Any) -> Any:
     """Return the ceilings of each GPU."""
-    return gpu_ceilings(Results(tuple(records), **others))
+    return gpu_ceilings(Results(tuple(records), **fields))
 
 
-def only(*records: Record, **others: Any) -> Any:
-    (ceilings,) = found_in(*records, **others).values()
+def only(*records: Record, **fields: Any) -> Any:
+    (ceilings,) = found_in(*records, **fields).values()
     return ceilings
 
 

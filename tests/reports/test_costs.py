@@ -107,10 +107,11 @@ def test_a_mode_has_made_up_for_its_start_after_the_steps_in_which_it_gained_it_
 
 def chosen(matrix: Matrix) -> dict[str, list[list[str]]]:
     all_choices = choices(costs(matrix))
-    return {
-        choice.at.framework: [[cell.row.mode for cell in rows] for rows in choice.rows.values()]
-        for choice in all_choices
-    }
+    modes = {}
+    for choice in all_choices:
+        framework = choice.at.framework
+        modes[framework] = [[cell.row.mode for cell in rows] for rows in choice.rows.values()]
+    return modes
 
 
 def test_the_mode_to_take_depends_on_the_number_of_steps() -> None:

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -129,13 +129,13 @@ def check_words(text: str) -> None:
         assert not MADE_UP.search(plain), line
 
 
-def check_command(said: Said) -> None:
+def check_command(ended: Said) -> None:
     """Check that a command ended well, or with one line that says why."""
-    assert "Traceback" not in said.err
-    assert said.code in (0, 1, 2, 3), said.err
-    assert said.err.isprintable() or all(line.isprintable() for line in said.err.splitlines())
-    if said.code > 1:
-        (line,) = said.err.splitlines()
+    assert "Traceback" not in ended.err
+    assert ended.code in (0, 1, 2, 3), ended.err
+    assert ended.err.isprintable() or all(line.isprintable() for line in ended.err.splitlines())
+    if ended.code > 1:
+        (line,) = ended.err.splitlines()
         assert line.startswith("dlbench: "), line
 
 
@@ -154,8 +154,8 @@ def test_every_report_in_every_format(kind: str) -> None:
 def check_report(kind: str, name: str) -> None:
     """Check a report of a kind of store in its formats: a refusal is one line."""
     report: Report[Any] = catalogue.report(name)
-    usual = next(iter(report.quantities), "seconds")
-    source = replace(_source(kind), options=ReportOptions(quantity=usual))
+    default = next(iter(report.quantities), "seconds")
+    source = replace(_source(kind), options=ReportOptions(quantity=default))
     try:
         content = report.analyse(source)
     except ReportError as refusal:
@@ -165,8 +165,9 @@ def check_report(kind: str, name: str) -> None:
     for quantity in report.quantities or ("seconds",):
         chosen = ReportOptions(quantity=quantity)
         for form in formats_of(report):
-            if quantity != usual and form != "terminal":
-                continue  # CSV and JSON have every quantity at once, and the others are made of the same page.
+            if quantity != default and form != "terminal":
+                # CSV and JSON have every quantity at once. The others are made of the same page.
+                continue
             if form in ("markdown", "latex") and kind not in WRITTEN:
                 continue
             text = export(report, content, chosen, form)
@@ -177,7 +178,7 @@ def check_report(kind: str, name: str) -> None:
                 check_numbers(json.loads(text))
             elif form != "junit":
                 check_words(text)
-    text = export(report, content, ReportOptions(quantity=usual), "terminal")
+    text = export(report, content, ReportOptions(quantity=default), "terminal")
     if kind in IMPORTED and name not in _OF_PAPERS:
         assert not OF_IMPORTS.search(text.replace("[1000-float32]", "")), text
     report.headline(content)
@@ -210,15 +211,12 @@ def check_numbers(content: Any) -> None:
 
 def _objects(content: Any) -> Iterator[dict[str, Any]]:
     """Return every object of a JSON document."""
+    inner: Iterable[Any] = ()
     if isinstance(content, dict):
         yield content
-    inner = (
-        content.values()
-        if isinstance(content, dict)
-        else content
-        if isinstance(content, list)
-        else ()
-    )
+        inner = content.values()
+    elif isinstance(content, list):
+        inner = content
     for item in inner:
         yield from _objects(item)
 
@@ -246,7 +244,7 @@ def test_the_matrix_follows_from_the_raw_samples(kind: str) -> None:
         ]
         possible = [value for value in medians if value is not None]
         for value in seconds["launch_medians"]:
-            assert any(math.isclose(value, other, rel_tol=1e-9) for other in possible), (
+            assert any(math.isclose(value, median, rel_tol=1e-9) for median in possible), (
                 value,
                 possible,
             )
@@ -262,12 +260,12 @@ def test_the_matrix_follows_from_the_raw_samples(kind: str) -> None:
             assert cell["items_per_second"] == pytest.approx(
                 batch_size / seconds["median"], rel=1e-9
             )
-        for name, of in (
+        for name, field in (
             ("import", "import_seconds"),
             ("prepare", "prepare_seconds"),
             ("memory", "peak_memory_bytes"),
         ):
-            recorded = [getattr(record.outcome, of) for record in own]
+            recorded = [getattr(record.outcome, field) for record in own]
             assert (cell["costs"][name] is None) == (not any(recorded)), (name, cell["costs"][name])
         if own[-1].cell.adapter == "imported":
             unknown = (
@@ -314,7 +312,7 @@ def _is_of(record: Record, cell: dict[str, Any]) -> bool:
         all(getattr(record.cell, name) == cell[name] for name in names)
         and record.side != "baseline"
     )
-    others = (
+    numbers = (
         "threads",
         "batch_size",
         "world_size",
@@ -325,7 +323,7 @@ def _is_of(record: Record, cell: dict[str, Any]) -> bool:
         "storage",
     )
     return same and all(
-        cell[name] in (None, "unknown", getattr(record.cell, name)) for name in (*others, "sync")
+        cell[name] in (None, "unknown", getattr(record.cell, name)) for name in (*numbers, "sync")
     )
 
 
@@ -383,9 +381,9 @@ def test_the_page(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def check_visible(page: str, kind: str) -> None:
     """Check what a page shows: its tables and words, without its data and its pictures."""
-    shown = re.sub(r"<(script|style|svg|button)\b.*?</\1>", "", page, flags=re.DOTALL)
-    shown = re.sub(r"<(li|p)>None[.:].*?</\1>", "", shown)
-    text = re.sub(r"<[^>]*>", "\n", shown)
+    visible = re.sub(r"<(script|style|svg|button)\b.*?</\1>", "", page, flags=re.DOTALL)
+    visible = re.sub(r"<(li|p)>None[.:].*?</\1>", "", visible)
+    text = re.sub(r"<[^>]*>", "\n", visible)
     check_words(text)
     if kind in IMPORTED:
         match = OF_IMPORTS.search(text.replace("[1000-float32]", ""))

@@ -84,8 +84,8 @@ operators = st.lists(
 @given(operators, st.floats(1e-9, 1e3), st.sampled_from(["cpu", "cuda:1"]))
 def test_shares_add_up_to_one_and_every_operator_is_in_its_kind(made_up, step, device):
     profile = Profile("p", 2, step, made_up)
-    there = [operator for operator in made_up if operator.on_device is (device != "cpu")]
-    if not there:
+    on_this_device = [operator for operator in made_up if operator.on_device is (device != "cpu")]
+    if not on_this_device:
         with pytest.raises(ReportError, match="no operator"):
             explained(profile, device=device)
         return
@@ -96,7 +96,7 @@ def test_shares_add_up_to_one_and_every_operator_is_in_its_kind(made_up, step, d
     )
     assert content["kinds"][-1].kind == IDLE
     assert sum(share.kind != IDLE for share in content["kinds"]) == len(
-        {operator.kind for operator in there}
+        {operator.kind for operator in on_this_device}
     )
     assert math.isclose(
         sum(share.share for share in content["operators"]) + content["kinds"][-1].share,
@@ -106,5 +106,5 @@ def test_shares_add_up_to_one_and_every_operator_is_in_its_kind(made_up, step, d
     assert content["operators"] == sorted(
         content["operators"], key=lambda share: (-share.seconds, share.name)
     )
-    assert len(json.loads(explained_to_json(content))["operators"]) == len(there)
+    assert len(json.loads(explained_to_json(content))["operators"]) == len(on_this_device)
     assert all(len(line) <= 80 for line in explained_to_terminal(content).splitlines())

@@ -1,4 +1,4 @@
-"""`dlbench.launches` and `dlbench.cells`: they agree with the matrix, and notebooks can show them."""
+"""`dlbench.launches` and `dlbench.cells` agree with the matrix, and notebooks can show them."""
 
 import json
 import math
@@ -29,33 +29,27 @@ def test_cells_agree_with_the_json_of_the_matrix() -> None:
     assert len(frame) == len(done) > 20
     for row, cell in zip(frame.to_dict("records"), done, strict=True):
         seconds = cell["seconds_per_minibatch"] or {}
-        same = [
-            *(
-                "machine",
-                "machine_name",
-                *axes.NAMES,
-                "status",
-                "reason",
-                "best",
-                "run",
-                "environment",
-            )
-        ]
-        assert {name: row[name] for name in same} == {name: cell[name] for name in same}
-        for name, value in (
-            *(
-                (name, cell[name])
-                for name in ("items_per_second", "gflops", "ceiling_fraction", "peak_memory_bytes")
-            ),
-            *(
-                (column, seconds.get(key))
-                for column, key in (("seconds", "median"), ("low", "low"), ("high", "high"))
-            ),
-            *(
-                (column, seconds.get(key))
-                for column, key in (("launches", "launches"), ("steps", "samples"))
-            ),
+        for name in (
+            "machine",
+            "machine_name",
+            *axes.NAMES,
+            "status",
+            "reason",
+            "best",
+            "run",
+            "environment",
         ):
+            assert row[name] == cell[name], name
+        numbers = {
+            "seconds": seconds.get("median"),
+            "low": seconds.get("low"),
+            "high": seconds.get("high"),
+            "launches": seconds.get("launches"),
+            "steps": seconds.get("samples"),
+        }
+        for name in ("items_per_second", "gflops", "ceiling_fraction", "peak_memory_bytes"):
+            numbers[name] = cell[name]
+        for name, value in numbers.items():
             assert row[name] == pytest.approx(math.nan if value is None else value, nan_ok=True)
         assert row["flags"].split() == [flag["name"] for flag in cell["flags"]]
 
@@ -67,21 +61,21 @@ def test_cells_are_the_launches_grouped_by_machine_and_axes() -> None:
     keys = ["machine", *axes.NAMES]
     timed = launches[launches["seconds"].notna()].assign(log=lambda frame: np.log(frame["seconds"]))
     timed = timed.groupby(keys)["log"].agg(["size", "mean"]).reset_index()
-    both = cells[cells["seconds"].notna()].merge(timed, on=keys)
-    assert len(both) == cells["seconds"].notna().sum()
-    assert (both["size"] == both["launches"]).all()
-    several = both[both["launches"] >= 3]
+    joined = cells[cells["seconds"].notna()].merge(timed, on=keys)
+    assert len(joined) == cells["seconds"].notna().sum()
+    assert (joined["size"] == joined["launches"]).all()
+    several = joined[joined["launches"] >= 3]
     assert len(several) > 0
     assert np.allclose(np.log(several["seconds"]), several["mean"])
     assert (launches["first_step_seconds"].dropna() > 0).all()
 
 
 def test_launches_are_narrowed_to_axes_and_runs() -> None:
-    every = dlbench.launches(CPU)
-    network = every["network"].iloc[0]
-    some = dlbench.launches([CPU], network=network)
-    assert 0 < len(some) == (every["network"] == network).sum() < len(every)
-    assert len(dlbench.launches(CPU, all_runs=True)) >= len(every)
+    launches = dlbench.launches(CPU)
+    network = launches["network"].iloc[0]
+    narrowed = dlbench.launches([CPU], network=network)
+    assert 0 < len(narrowed) == (launches["network"] == network).sum() < len(launches)
+    assert len(dlbench.launches(CPU, all_runs=True)) >= len(launches)
     with pytest.warns(UserWarning, match="No stored cell has the framework 'nonesuch'"):
         assert len(dlbench.cells(CPU, framework="nonesuch")) == 0
     run = Results.read([GATES]).comparisons[0]

@@ -124,9 +124,9 @@ def test_names_from_a_store_are_no_markup():
     results = Results(
         (record([1.0] * 5, network="<img src=x onerror=y>"),), {"m": read_host("m", None)}
     )
-    shown = MeasureResult(results, "a", "b")._repr_html_()
-    assert "<img" not in shown
-    assert "&lt;img" in shown
+    markup = MeasureResult(results, "a", "b")._repr_html_()
+    assert "<img" not in markup
+    assert "&lt;img" in markup
 
 
 def test_plots_have_the_numbers(measured, compared):
@@ -136,12 +136,12 @@ def test_plots_have_the_numbers(measured, compared):
     axes = compared.plot()
     ratios = np.concatenate([container.lines[0].get_xdata() for container in axes.containers])
     assert sorted(ratios) == pytest.approx(sorted(compared.table["ratio"]))
-    _, given = plt.subplots()
-    assert measured.plot(given) is given
-    seconds = np.concatenate([container.lines[0].get_ydata() for container in given.containers])
-    shown = measured.table[measured.table["status"] == "ok"]
-    assert sorted(seconds) == pytest.approx(sorted(shown["seconds"]))
-    assert "seconds" in given.get_ylabel()
+    _, own_axes = plt.subplots()
+    assert measured.plot(own_axes) is own_axes
+    seconds = np.concatenate([container.lines[0].get_ydata() for container in own_axes.containers])
+    timed = measured.table[measured.table["status"] == "ok"]
+    assert sorted(seconds) == pytest.approx(sorted(timed["seconds"]))
+    assert "seconds" in own_axes.get_ylabel()
     plt.close("all")
 
 

@@ -58,6 +58,6 @@ def test_more_cells_than_a_line_can_name_are_counted() -> None:
 def test_a_report_names_what_it_leaves_out(name: str) -> None:
     declared = report(name)
     page = declared.page(declared.analyse(ReportSource(results)), ReportOptions())
-    said = " ".join(map(str, page))
-    assert "jax eager, 1 thread): more threads worked than were asked for (>)" in said
-    assert "onnx eager, 1 thread): crash" in said
+    text = " ".join(map(str, page))
+    assert "jax eager, 1 thread): more threads worked than were asked for (>)" in text
+    assert "onnx eager, 1 thread): crash" in text

@@ -157,16 +157,16 @@ def test_the_ceiling_is_the_highest_rate_seen_at_no_more_threads() -> None:
     flops = NETWORKS["fcn5"].family.training_flops(64)
     ceilings = Ceilings((make.ceiling(1, 0.5 * flops), make.ceiling(4, 3.0 * flops)))
 
-    def fraction(threads: int, *others: Record) -> float | None:
+    def fraction(threads: int, *other_records: Record) -> float | None:
         measured = make.record([1.0], threads=threads)
-        matrix = matrix_of(measured, *others, ceilings=ceilings)
+        matrix = matrix_of(measured, *other_records, ceilings=ceilings)
         return next(
             cell for cell in matrix.cells.values() if cell.cell.threads == threads
         ).ceiling_fraction
 
     def sentinel(threads: int, rate: float, busy: float | None = None) -> Record:
-        seen = make.threads(threads, 1.0, busy)
-        result = make.outcome([1.0], threads=seen)._replace(gemm_flops_per_second=rate * flops)
+        evidence = make.threads(threads, 1.0, busy)
+        result = make.outcome([1.0], threads=evidence)._replace(gemm_flops_per_second=rate * flops)
         return make.record(framework="other", threads=threads, result=result)
 
     assert fraction(1) == pytest.approx(2.0)
@@ -180,15 +180,15 @@ def test_the_ceiling_is_the_highest_rate_seen_at_no_more_threads() -> None:
     assert "over_ceiling" in names(only(matrix))
 
 
-def test_of_two_that_noise_cannot_tell_apart_both_are_starred() -> None:
+def test_two_rows_that_noise_cannot_tell_apart_are_both_starred() -> None:
     # One build under two names, one launch of three steps each: 2.03 and 2.18, and the intervals
     # overlap.
-    one = make.record([2.00, 2.03, 2.09], framework="torch")
+    first = make.record([2.00, 2.03, 2.09], framework="torch")
     same = make.record([2.04, 2.18, 2.33], framework="torch-again")
-    cells = matrix_of(one, same).cells.values()
+    cells = matrix_of(first, same).cells.values()
     assert [cell.best for cell in cells] == [True, True]
     slower = make.record([2.54, 2.58, 2.63], framework="torch-again")
-    assert sorted(cell.best for cell in matrix_of(one, slower).cells.values()) == [False, True]
+    assert sorted(cell.best for cell in matrix_of(first, slower).cells.values()) == [False, True]
     # Of a single step nobody knows the spread, but launches are known to differ.
     single = make.record([2.0]), make.record([2.08], framework="mxnet")
     assert [cell.best for cell in matrix_of(*single).cells.values()] == [True, True]

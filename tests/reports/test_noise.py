@@ -18,14 +18,14 @@ COST = 2e-6
 
 def record_of(seconds, launch=0, faults=0, waited=0.0, group="", **of_cell):
     """Return a launch of ten such steps, in which its threads waited for a CPU for so long."""
-    made = make.record([seconds] * 10, launch=launch, **of_cell)
+    record = make.record([seconds] * 10, launch=launch, **of_cell)
     counts = SampleCounts([faults] * 10, [0] * 10, [0] * 10)
-    outcome = made.outcome._replace(
+    outcome = record.outcome._replace(
         sample_counts=counts,
         fault_seconds=COST,
         contention=make.contention(run_queue_seconds=waited),
     )
-    return replace(made, outcome=outcome, group=group)
+    return replace(record, outcome=outcome, group=group)
 
 
 def only(records):
@@ -77,13 +77,12 @@ def test_waiting_explains_what_was_waited():
 @pytest.mark.parametrize("group", ["", "in groups"])
 def test_the_machine_explains_what_all_cells_of_a_block_share(group):
     levels = [1.0, 1.3, 0.9, 1.2, 1.0, 1.4]
-    records = [
-        record_of(
-            0.02 * cell * level, launch, group=f"{group}{launch}" if group else "", threads=cell
-        )
-        for launch, level in enumerate(levels)
-        for cell in range(1, 9)
-    ]
+    records = []
+    for launch, level in enumerate(levels):
+        group_of_launch = f"{group}{launch}" if group else ""
+        for threads in range(1, 9):
+            seconds = 0.02 * threads * level
+            records.append(record_of(seconds, launch, group=group_of_launch, threads=threads))
     noises = noise(records, HOSTS)
     assert len(noises) == 8
     assert all(cell_noise.parts[MACHINE] > 0.9 for cell_noise in noises)

@@ -27,17 +27,21 @@ def launch(lengths, **changes):
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=len(NAMES) - 1, max_size=len(NAMES) - 1))
 def test_all_phases_together_last_as_long_as_the_launch(lengths):
-    made = launch(lengths)
-    assert list(seconds_of_phases(made).values())[:-1] == pytest.approx(lengths)
-    assert sum(seconds_of_phases(made).values()) == pytest.approx(made.wall_seconds)
-    (row,) = phases_of_cells([made])
-    assert sum(row.seconds.values()) == pytest.approx(made.wall_seconds)
-    assert row.beside == pytest.approx(made.wall_seconds - 2.0)
+    record_of_phases = launch(lengths)
+    assert list(seconds_of_phases(record_of_phases).values())[:-1] == pytest.approx(lengths)
+    assert sum(seconds_of_phases(record_of_phases).values()) == pytest.approx(
+        record_of_phases.wall_seconds
+    )
+    (row,) = phases_of_cells([record_of_phases])
+    assert sum(row.seconds.values()) == pytest.approx(record_of_phases.wall_seconds)
+    assert row.beside == pytest.approx(record_of_phases.wall_seconds - 2.0)
 
 
 def test_launches_without_phases_are_left_out():
-    kept = launch([0.5] * 8)
-    assert [row.launches for row in phases_of_cells([record(), kept, record(threads=2)])] == [1]
+    with_phases = launch([0.5] * 8)
+    assert [
+        row.launches for row in phases_of_cells([record(), with_phases, record(threads=2)])
+    ] == [1]
 
 
 def test_launches_of_two_machines_are_kept_apart():

@@ -124,14 +124,14 @@ LEFT_OUT = object()
 def changed(content, *path):
     """The file's text with the value at the end of this path in its place, or without it."""
     *keys, last, value = path
-    place = whole = copy.deepcopy(content)
+    place = copied = copy.deepcopy(content)
     for key in keys:
         place = place[key]
     if value is LEFT_OUT:
         del place[last]
     else:
         place[last] = value
-    return json.dumps(whole)
+    return json.dumps(copied)
 
 
 DATA = "benchmarks", 0, "stats", "data"
@@ -139,12 +139,12 @@ DATA = "benchmarks", 0, "stats", "data"
 
 @examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(runs_with_records())
-def test_a_run_comes_back_whole(tmp_path, made):
-    its_run, records = made
+def test_a_run_comes_back_whole(tmp_path, run_with_records):
+    its_run, records = run_with_records
     text = run_to_pytest_benchmark(its_run, records, None)
     (imported,) = runs_of([files.read(written(tmp_path, text))], "0.1.0")
     assert imported.run == its_run
-    assert {repr(kept) for kept in imported.records} == {repr(kept) for kept in records}
+    assert {repr(stored) for stored in imported.records} == {repr(stored) for stored in records}
     assert (
         run_to_pytest_benchmark(imported.run, sorted(imported.records, key=records.index), None)
         == text
@@ -213,7 +213,7 @@ def test_files_of_several_commits_are_not_launches_of_one_run(tmp_path):
             written(tmp_path, foreign(datetime=f"2026-03-0{day}T12:00:00+00:00", commit_info=info))
         )
 
-    one, other, nameless = (
+    first, second, nameless = (
         of_commit(1, 40 * "a"),
         of_commit(2, 40 * "b"),
         of_commit(3, "unversioned"),
@@ -221,10 +221,10 @@ def test_files_of_several_commits_are_not_launches_of_one_run(tmp_path):
     with pytest.raises(
         BenchmarkFileError, match=r"different commits, b{10} \(main\) and a{10} \(main\), so not"
     ):
-        runs_of([one, other], "9.9", one_run=True)
-    assert [len(imported.records) for imported in runs_of([one, other], "9.9")] == [1, 1]
+        runs_of([first, second], "9.9", one_run=True)
+    assert [len(imported.records) for imported in runs_of([first, second], "9.9")] == [1, 1]
     again = of_commit(4, 40 * "a")
-    (joined,) = runs_of([one, again, nameless], "9.9", one_run=True)
+    (joined,) = runs_of([first, again, nameless], "9.9", one_run=True)
     assert len(joined.records) == 3
 
 
@@ -250,14 +250,14 @@ def test_cells_without_samples_have_a_median_and_an_interval_from_three_launches
         content["benchmarks"][0]["stats"]["median"] = median
         content["datetime"] = f"2026-03-0{number + 1}T12:00:00+00:00"
         read.append(files.read(written(tmp_path, content)))
-    (two,) = runs_of(read[:2], "9.9", one_run=True)
-    (cell_of_two,) = build_matrix(Results(two.records)).cells.values()
+    (run_of_two,) = runs_of(read[:2], "9.9", one_run=True)
+    (cell_of_two,) = build_matrix(Results(run_of_two.records)).cells.values()
     assert (cell_of_two.seconds.median, cell_of_two.seconds.low) == (
         pytest.approx(math.sqrt(4.2) * 1e-6),
         None,
     )
-    (three,) = runs_of(read, "9.9", one_run=True)
-    (cell_of_three,) = build_matrix(Results(three.records)).cells.values()
+    (run_of_three,) = runs_of(read, "9.9", one_run=True)
+    (cell_of_three,) = build_matrix(Results(run_of_three.records)).cells.values()
     logs = [math.log(median) for median in medians]
     half = 4.302653 * statistics.stdev(logs) / math.sqrt(3)
     assert cell_of_three.seconds.high == pytest.approx(
@@ -341,8 +341,8 @@ def test_numbers_that_are_not_finite_are_refused_in_times_only(tmp_path):
     as_content = files.accept("content", copy.deepcopy(content))
     for file in (as_a_file, as_content):
         (imported,) = runs_of([file], "9.9")
-        kept = imported.records[0].outcome.software["pytest_benchmark"]
-        assert (kept["params"], kept["extra_info"]) == (
+        benchmark = imported.records[0].outcome.software["pytest_benchmark"]
+        assert (benchmark["params"], benchmark["extra_info"]) == (
             {"x": "nan"},
             {"speed": "inf", "more": ["-inf"]},
         )
@@ -352,14 +352,14 @@ def test_numbers_that_are_not_finite_are_refused_in_times_only(tmp_path):
 def test_copies_of_a_file_count_once(tmp_path):
     original = foreign()
     copied = json.dumps(original, indent=7, sort_keys=True)
-    other = json.loads(changed(foreign(), "datetime", "2026-03-02T12:00:00+00:00"))
+    later = json.loads(changed(foreign(), "datetime", "2026-03-02T12:00:00+00:00"))
     read = []
-    for number, content in enumerate((json.dumps(original), copied, json.dumps(other))):
+    for number, content in enumerate((json.dumps(original), copied, json.dumps(later))):
         path = tmp_path / f"{number}.json"
         path.write_text(content, encoding="utf-8")
         read.append(files.read(path))
-    kept, (sentence,) = files.without_copies(read)
-    assert [file.name for file in kept] == [read[0].name, read[2].name]
+    distinct, (sentence,) = files.without_copies(read)
+    assert [file.name for file in distinct] == [read[0].name, read[2].name]
     assert read[1].name in sentence
     with pytest.raises(BenchmarkFileError, match="given twice"):
         runs_of(read, "9.9", one_run=True)
@@ -382,35 +382,37 @@ def of_session(path, seconds, minute=0, second=0, samples=True):
 
 def test_a_session_saved_with_samples_and_without_them_counts_once(tmp_path):
     bare = of_session(tmp_path / "bare.json", {"a": 1e-3}, samples=False)
-    whole = of_session(tmp_path / "whole.json", {"a": 1e-3}, second=1)
-    kept, (sentence,) = files.without_copies([bare, whole])
-    assert kept == [whole]
-    assert sentence == f"{bare.name} is left out: it has the same measurements as {whole.name}."
+    with_samples = of_session(tmp_path / "whole.json", {"a": 1e-3}, second=1)
+    distinct, (sentence,) = files.without_copies([bare, with_samples])
+    assert distinct == [with_samples]
+    assert (
+        sentence == f"{bare.name} is left out: it has the same measurements as {with_samples.name}."
+    )
 
 
 def test_a_part_of_a_session_counts_once(tmp_path):
-    one = of_session(tmp_path / "one.json", {"a": 1e-3, "b": 2e-3})
+    first = of_session(tmp_path / "one.json", {"a": 1e-3, "b": 2e-3})
     more = of_session(tmp_path / "more.json", {"b": 2e-3, "c": 3e-3})
-    kept, (sentence,) = files.without_copies([one, more])
-    assert [[benchmark.name for benchmark in file.benchmarks] for file in kept] == [
+    distinct, (sentence,) = files.without_copies([first, more])
+    assert [[benchmark.name for benchmark in file.benchmarks] for file in distinct] == [
         ["a", "b"],
         ["c"],
     ]
     assert sentence == (
-        f"{more.name} repeats measurements of {one.name}, which count once: 1 benchmark left out."
+        f"{more.name} repeats measurements of {first.name}, which count once: 1 benchmark left out."
     )
 
 
 def test_sessions_that_measured_anything_else_are_no_copies(tmp_path):
     first = of_session(tmp_path / "first.json", {"a": 1e-3, "b": 2e-3})
-    others = [
+    other_sessions = [
         of_session(tmp_path / "later.json", {"a": 1e-3, "b": 2e-3}, minute=10),
         of_session(tmp_path / "slower.json", {"a": 1e-3, "b": 2.1e-3}),
     ]
-    assert files.without_copies([first, *others]) == ([first, *others], [])
+    assert files.without_copies([first, *other_sessions]) == ([first, *other_sessions], [])
 
 
-def test_what_a_store_holds_is_not_read_again(tmp_path):
+def test_records_that_a_store_holds_are_not_read_again(tmp_path):
     (stored,) = runs_of(
         [of_session(tmp_path / "bare.json", {"a": 1e-3, "b": 2e-3}, samples=False)], "9.9"
     )
@@ -420,9 +422,9 @@ def test_what_a_store_holds_is_not_read_again(tmp_path):
     (later,) = runs_of([of_session(tmp_path / "later.json", {"a": 1e-3}, minute=10)], "9.9")
     assert files.may_repeat(again.run, stored.run)
     assert not files.may_repeat(later.run, stored.run)
-    rest = files.without_stored(again, stored.records)
-    assert [record.cell.network for record in rest.records] == ["test_it.py::c"]
-    assert [cell.network for cell in rest.run.plan] == ["test_it.py::c"]
+    new_part = files.without_stored(again, stored.records)
+    assert [record.cell.network for record in new_part.records] == ["test_it.py::c"]
+    assert [cell.network for cell in new_part.run.plan] == ["test_it.py::c"]
     assert files.without_stored(later, stored.records) == later
 
 
@@ -508,8 +510,8 @@ def test_times_below_the_resolution_of_the_clock_have_no_ratio(tmp_path):
     )
     assert comparison.cells[0].verdict is Verdict.HOLE
     assert comparison.geometric_mean is None
-    (shown,) = build_matrix(Results(before.records)).cells.values()
-    assert (shown.seconds, shown.reason) == (None, TOO_SHORT)
+    (cell,) = build_matrix(Results(before.records)).cells.values()
+    assert (cell.seconds, cell.reason) == (None, TOO_SHORT)
 
 
 def test_samples_of_which_one_is_zero_show_the_ticks_of_the_clock(tmp_path):
@@ -536,9 +538,9 @@ def test_a_long_name_keeps_its_beginning_and_its_parameters():
 def test_of_a_test_that_was_run_again_the_last_attempt_counts(tmp_path):
     # As pytest-rerunfailures has it: the first attempt failed after it was measured.
     (first,) = foreign()["benchmarks"]
-    other = {**first, "fullname": "tests/test_mine.py::test_other"}
+    other_test = {**first, "fullname": "tests/test_mine.py::test_other"}
     last = {**first, "stats": {"median": 5e-6, "data": [5e-6], "iterations": 1}}
-    file = files.read(written(tmp_path, foreign(benchmarks=[first, other, last])))
+    file = files.read(written(tmp_path, foreign(benchmarks=[first, other_test, last])))
     (imported,) = runs_of([file], "9.9")
     seconds = {stored.cell.network: stored.outcome.step_seconds() for stored in imported.records}
     assert seconds["tests/test_mine.py::test_sum[10]"] == pytest.approx([5e-6])
@@ -551,12 +553,12 @@ def test_of_a_test_that_was_run_again_the_last_attempt_counts(tmp_path):
 
 
 def test_parts_of_a_run_in_several_files_are_put_together(tmp_path):
-    whole = [record(threads=count, minutes=count) for count in (1, 2, 3)]
-    its_run = run(plan=tuple(stored.cell for stored in whole))
-    parts = (run_to_pytest_benchmark(its_run, part, None) for part in (whole[:2], whole[1:]))
+    records = [record(threads=count, minutes=count) for count in (1, 2, 3)]
+    its_run = run(plan=tuple(stored.cell for stored in records))
+    parts = (run_to_pytest_benchmark(its_run, part, None) for part in (records[:2], records[1:]))
     read = [files.read(written(tmp_path, part)) for part in parts]
     (joined,) = runs_of(read, "9.9")
-    assert list(joined.records) == whole
+    assert list(joined.records) == records
     changed = run_to_pytest_benchmark(its_run, [record([5.0], threads=1, minutes=1)], None)
     with pytest.raises(BenchmarkFileError, match="differs"):
         runs_of([*read, files.read(written(tmp_path, changed))], "9.9")
@@ -661,11 +663,11 @@ ANYTHING = st.recursive(
 )
 
 
-def places(value, here=()):
-    yield here
+def places(value, path=()):
+    yield path
     if isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from places(inner, (*here, key))
+            yield from places(inner, (*path, key))
 
 
 @pytest.mark.parametrize("content", [foreign(), own()], ids=["foreign", "own"])

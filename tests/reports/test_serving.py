@@ -35,9 +35,7 @@ UNEVEN = answers(0.030, tail=4.0, batch_size=16, threads=1)
 FASTER_WITH_FEW_CALLS = answers(0.1, count=50, batch_size=64, threads=1)
 
 
-def test_the_best_choice_is_that_of_most_examples_and_the_usual_one_is_one_process_with_the_default() -> (
-    None
-):
+def test_the_best_choice_has_most_examples_and_the_usual_one_is_one_default_process() -> None:
     of_many = answers(0.045, batch_size=16, threads=0)
     (row,) = serving(make.matrix(*SINGLE, *BOTH, *DEFAULT, *MANY, *UNEVEN, *of_many), None).rows
     assert row.best is not None
@@ -71,12 +69,13 @@ def test_a_choice_counts_where_its_slowest_calls_stay_within_the_limit(
 
 
 def test_rows_networks_and_quotas_choose_for_themselves_and_training_is_no_answer() -> None:
-    other = [
+    other_places = [
         *answers(0.010, framework="onnx", threads=1),
         *answers(0.010, cpu_quota=1.0, threads=1),
     ]
     content = serving(
-        make.matrix(*SINGLE, *other, *answers(0.01, network="lstm32"), *make.launches(0.5)), None
+        make.matrix(*SINGLE, *other_places, *answers(0.01, network="lstm32"), *make.launches(0.5)),
+        None,
     )
     assert len(content.rows) == 4
     (table,) = REPORT.page(content, ReportOptions()).tables

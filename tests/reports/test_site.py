@@ -144,8 +144,8 @@ def test_a_slow_drift_is_published_once_while_it_grows():
 def test_a_drift_that_was_published_as_a_change_point_or_by_a_gate_is_not_published_again():
     (drift,) = shifts_of(drift_of(30), ())
     step = replace(drift, run="run-016", sentence="5.1 % slower")
-    (kept,) = shifts_of(drift_of(30), [step])
-    assert (kept.run, kept.sentence) == ("run-016", "5.1 % slower")
+    (shift,) = shifts_of(drift_of(30), [step])
+    assert (shift.run, shift.sentence) == ("run-016", "5.1 % slower")
     assert "run-020" in drift.near
     gates = site(replace(night(20, slower=drift.key), id="run-020"), shifts=(drift,))
     assert announced(gates) == [20]

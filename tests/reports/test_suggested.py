@@ -21,21 +21,19 @@ from dlbench.reports.results.outcome import Outcome
         ({"mode": ("eager", "compile")}, {"tables", "fastest", "costs"}),
         ({"network": ("fcn5", "lstm32")}, {"tables"}),
     ],
-    ids=lambda given: " ".join(sorted(given)),
+    ids=lambda axes_values: " ".join(sorted(axes_values)),
 )
 def test_a_report_is_suggested_where_it_has_something_to_show(values, expected):
-    one, two = (
-        make.record(**{name: value[place % len(value)] for name, value in values.items()})
-        for place in (0, 1)
-    )
-    assert {report.name for report in suggested([one, two])} == expected
+    first = make.record(**{name: choices[0] for name, choices in values.items()})
+    second = make.record(**{name: choices[-1] for name, choices in values.items()})
+    assert {report.name for report in suggested([first, second])} == expected
     failed = [
-        make.record(result=Outcome(Status.CRASHED, "signal 11"), **made.cell._asdict())
-        for made in (one, two)
+        make.record(result=Outcome(Status.CRASHED, "signal 11"), **record.cell._asdict())
+        for record in (first, second)
     ]
     assert suggested(failed) == []
     # Two counts of which one failed are nothing to compare.
-    assert {report.name for report in suggested([one, failed[1]])} <= {
+    assert {report.name for report in suggested([first, failed[1]])} <= {
         "tables",
         "scaling",
         "ceilings",

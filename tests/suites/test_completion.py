@@ -96,7 +96,7 @@ def test_the_script_that_is_installed_completes_in_bash(dlbench: Path, tmp_path:
 
 
 def test_the_how_to_shows_what_is_completed(completed: Completed) -> None:
-    shown = re.findall(r"^(dlbench \w+ .+?) {3,}(.+)$", HOW_TO.read_text(), re.MULTILINE)
-    assert len(shown) == 3
-    for line, expected in shown:
+    examples = re.findall(r"^(dlbench \w+ .+?) {3,}(.+)$", HOW_TO.read_text(), re.MULTILINE)
+    assert len(examples) == 3
+    for line, expected in examples:
         assert completed("bash", line) == expected.split()

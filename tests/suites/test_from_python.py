@@ -113,8 +113,8 @@ def test_a_gate_passes_identical_code_and_fails_double_work(folder, undisturbed,
     assert code == 1
     assert json.loads(out) == slower.to_dict()
     assert out == f"{slower.to_json()}\n"
-    both = dlbench.compare(same.run, slower.run, store="other.sqlite")
-    assert both.verdict == "REGRESSION"
+    comparison = dlbench.compare(same.run, slower.run, store="other.sqlite")
+    assert comparison.verdict == "REGRESSION"
 
 
 @pytest.mark.slow  # ten pairs or more, as for a user: the paths of a gate are tested above
@@ -147,8 +147,8 @@ def test_hints_name_the_command_that_does_the_same(folder):
         **{"threads": [1, 2], "env": {"A": "x y"}, "allow_different": True, "tolerance": 0.1},
         **{"store": "other store.sqlite", "seed": 3},
     }
-    given = from_python._given(GateOptions, words)
-    line = ["gate", given.name, *from_python._command_line(given)]
+    options = from_python._given(GateOptions, words)
+    line = ["gate", options.name, *from_python._command_line(options)]
     parsed = []
 
     def taken(of_command):
@@ -158,7 +158,7 @@ def test_hints_name_the_command_that_does_the_same(folder):
     app.command("gate")(takes(GateOptions)(taken))
     app.command("other")(lambda: None)
     app(line, standalone_mode=False)
-    assert parsed == [replace(given, store_file="other store.sqlite")]
+    assert parsed == [replace(options, store_file="other store.sqlite")]
 
 
 def test_a_step_that_fails_is_a_row_with_its_reason(folder):
@@ -244,7 +244,7 @@ def test_every_option_of_a_command_can_be_given_from_python():
 
 
 def test_values_become_the_words_of_the_command(folder):
-    given = from_python._given(
+    options = from_python._given(
         RunOptions,
         {
             **{"name": folder / "brief.toml", "threads": range(1, 3), "batch_sizes": 16},
@@ -252,11 +252,11 @@ def test_values_become_the_words_of_the_command(folder):
             **{"interval": 0.02, "resume": True, "seed": 3, "store": "s.sqlite"},
         },
     )
-    assert (given.threads, given.batch_sizes, given.interval) == ("1,2", "16", "0.02")
-    assert given.env == ["A=x y", "B=1"]
-    assert given.step == ["a.py", "b.py"]
-    assert (given.resume, given.seed, given.budget) == (True, 3, None)
-    assert (given.name, given.store_file) == (str(folder / "brief.toml"), "s.sqlite")
+    assert (options.threads, options.batch_sizes, options.interval) == ("1,2", "16", "0.02")
+    assert options.env == ["A=x y", "B=1"]
+    assert options.step == ["a.py", "b.py"]
+    assert (options.resume, options.seed, options.budget) == (True, 3, None)
+    assert (options.name, options.store_file) == (str(folder / "brief.toml"), "s.sqlite")
 
 
 CALL = """

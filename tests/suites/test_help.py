@@ -268,7 +268,7 @@ class PlannedError(Exception):
     """Raised where a command would begin to measure."""
 
 
-def _planned(*given: Any, **further: Any) -> Any:
+def _planned(*arguments: Any, **further: Any) -> Any:
     raise PlannedError
 
 
@@ -283,7 +283,7 @@ INDEX = "--against 0.4.20"
 """What needs the package index: these examples are parsed alone."""
 
 
-@pytest.mark.parametrize("example", [each for each in MEASURED if INDEX not in each])
+@pytest.mark.parametrize("example", [example for example in MEASURED if INDEX not in example])
 def test_every_example_that_measures_can_be_planned(
     example: str, surroundings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,7 +294,7 @@ def test_every_example_that_measures_can_be_planned(
     for module in (runner, compare, qualify):
         monkeypatch.setattr(module, "run_plan", _planned)
     monkeypatch.setattr(explain, "_launch", _planned)
-    monkeypatch.setattr(qualify.sides, "prepare", lambda *given: {})
+    monkeypatch.setattr(qualify.sides, "prepare", lambda *arguments: {})
     words = words_of(example)
     done = CliRunner().invoke(app_of(words[0]), words)
     if words[:2] == ["run", "claims"] and done.exit_code == 0:

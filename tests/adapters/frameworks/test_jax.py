@@ -22,10 +22,10 @@ def test_kept_programs_are_found_again_by_the_next_process_with_as_many_threads(
         answer = folder, {name: os.path.getmtime(os.path.join(folder, name))
                           for name in os.listdir(folder) if name.endswith("-cache")}
     """
-    folder, kept = guest(program % 1)
+    folder, times_by_file = guest(program % 1)
     assert Path(folder).is_relative_to(tmp_path)
-    assert kept
-    assert guest(program % 1) == [folder, kept]
+    assert times_by_file
+    assert guest(program % 1) == [folder, times_by_file]
     assert guest(program % 2)[0] != folder
 
 

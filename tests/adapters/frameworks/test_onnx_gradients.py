@@ -55,8 +55,8 @@ def test_a_whole_step_in_float64_is_the_references(guest: Guest, network: str) -
         weights, batch = batches.initial_weights(network), batches.mini_batch(network, 4)
         values = {{key: onnx_graphs.permute_gates(network, key, value) for key, value in weights.items()}}
         feed = {{key: value.astype(float) for key, value in values.items()}}
-        given = batches.in_rows(network.family, batch, np.int64)
-        inputs, labels = [each if each.dtype == np.int64 else each.astype(float) for each in given]
+        arrays = batches.in_rows(network.family, batch, np.int64)
+        inputs, labels = [array if array.dtype == np.int64 else array.astype(float) for array in arrays]
         feed.update(inputs=inputs, labels=labels, learning_rate=np.array(0.5))
         worst = []
         reference = ReferenceAdapter(Cell("", "", "", network.name, "cpu", 1, 4), {{}}, "")
@@ -67,10 +67,10 @@ def test_a_whole_step_in_float64_is_the_references(guest: Guest, network: str) -
         for fused in (True, False):
             model = gradients.training_graph(network, 4, fused, np.float64)
             names = [output.name for output in model.graph.output]
-            found = dict(zip(names, ReferenceEvaluator(model).run(names, feed)))
-            worst.append(abs(float(found["loss"]) - reference.last_loss()))
+            outputs = dict(zip(names, ReferenceEvaluator(model).run(names, feed)))
+            worst.append(abs(float(outputs["loss"]) - reference.last_loss()))
             for key, value in expected.items():
-                after = onnx_graphs.permute_gates(network, key, found[gradients.updated_name(key)])
+                after = onnx_graphs.permute_gates(network, key, outputs[gradients.updated_name(key)])
                 moved = np.abs(value - weights[key]).max()
                 worst.append(float(np.abs(after - value).max() / (moved + 1e-9)))
         answer = max(worst)
@@ -82,15 +82,17 @@ def test_rows_looked_up_often_lose_no_addition_on_several_threads(guest: Guest) 
     """ScatterND, the operator that suggests itself, adds on several threads without locking."""
     worst = guest("""
         numbers = {"vocabulary": 2, "embedding": 64, "hidden": 8, "layers": 1, "steps": 16}
-        network = networks.network_with("n", networks.family_of({"family": "recurrent", "numbers": numbers}), 4096)
+        family = networks.family_of({"family": "recurrent", "numbers": numbers})
+        network = networks.network_with("n", family, 4096)
         weights, batch = batches.initial_weights(network), batches.mini_batch(network, 4096)
-        found = []
+        name, changes = "embedding.weight", []
         for threads in (1, 4, 4, 4):
             adapter = make("n", threads=threads, batch_size=4096)
             adapter.prepare(network, weights, batch)
             adapter.set_learning_rate(100.0)
             adapter.step()
-            found.append(dict(adapter.parameters())["embedding.weight"] - weights["embedding.weight"])
-        answer = max(float(np.abs(each - found[0]).max() / np.abs(found[0]).max()) for each in found)
+            changes.append(dict(adapter.parameters())[name] - weights[name])
+        largest = np.abs(changes[0]).max()
+        answer = max(float(np.abs(change - changes[0]).max() / largest) for change in changes)
     """)
     assert worst < 1e-4

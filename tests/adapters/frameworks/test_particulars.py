@@ -37,19 +37,21 @@ def test_products_of_theano_go_to_the_openblas_of_numpys_wheel(guests: Guests) -
 def test_threads_are_the_word_of_cntk_and_no_more_than_there_are_cpus(guests: Guests) -> None:
     """What was asked for and not given is seen in the framework's word."""
     output, cpus = guests("cntk")("""
-        answer = [make("small-dense", threads=asked).effective_threads() for asked in (1, 2, 4096)]
+        answer = [make("small-dense", threads=n).effective_threads() for n in (1, 2, 4096)]
         answer = answer, len(os.sched_getaffinity(0))
     """)
-    assert output == [min(asked, cpus) for asked in (1, 2, 4096)]
+    assert output == [min(threads, cpus) for threads in (1, 2, 4096)]
 
 
 def test_openblas_of_mlx_is_refused_where_none_was_loaded(guests: Guests) -> None:
     """As where an interpreter is brought, which has no environment to load a library from."""
-    asking = 'answer = [make("small-dense", **each).supports(SMALL["small-dense"]) for each in ({}, {"blas": "openblas"})]'
-    asked.check_reasons(
-        guests("mlx", LD_PRELOAD="")(asking), ["", "no OpenBLAS was loaded before MLX"]
-    )
-    asked.check_reasons(guests("mlx")(asking), ["", ""])
+    program = """
+        answer = [make("small-dense", **settings).supports(SMALL["small-dense"])
+                  for settings in ({}, {"blas": "openblas"})]
+    """
+    without_library = guests("mlx", LD_PRELOAD="")(program)
+    asked.check_reasons(without_library, ["", "no OpenBLAS was loaded before MLX"])
+    asked.check_reasons(guests("mlx")(program), ["", ""])
 
 
 def test_kernels_of_tinygrad_are_kept_for_the_next_process(guests: Guests, tmp_path: Path) -> None:
@@ -61,9 +63,11 @@ def test_kernels_of_tinygrad_are_kept_for_the_next_process(guests: Guests, tmp_p
         {change}
         adapter = prepared("small-dense")
         adapter.step(); adapter.synchronize()
-        kept = sqlite3.connect(helpers.CACHEDB)
-        tables = [name for (name,) in kept.execute("SELECT name FROM sqlite_master WHERE name LIKE 'compile_%'")]
-        answer = helpers.CACHEDB, sum(kept.execute("SELECT count(*) FROM '%s'" % each).fetchone()[0] for each in tables)
+        cache, count = sqlite3.connect(helpers.CACHEDB), 0
+        named = "SELECT name FROM sqlite_master WHERE name LIKE 'compile_%'"
+        for (table,) in cache.execute(named).fetchall():
+            count += cache.execute("SELECT count(*) FROM '%s'" % table).fetchone()[0]
+        answer = helpers.CACHEDB, count
     """
     path, count = guest(program.format(change=""))
     assert Path(path).is_relative_to(tmp_path)

@@ -39,14 +39,15 @@ def test_it_trains_as_the_cpu_does_in_float32(guest: Guest, mode: str, precision
             if {precision!r} != "float32":
                 # After one step the trajectories of a normalised network part, as they do in float32 at full size.
                 network = network._replace(parity=network.parity._replace(steps=1))
-            asked = dict(device="cuda:0", precision={precision!r}, mode={mode!r}, **{MODES[mode]!r})
-            supported, reason = make(name, **asked).supports(network)
+            choices = dict(device="cuda:0", precision={precision!r}, mode={mode!r}, **{MODES[mode]!r})
+            supported, reason = make(name, **choices).supports(network)
             if not supported:
                 answer[name] = ("refused", reason)
                 continue
-            found = small.parity_observation(parity, batches, make(name, **asked), network, 4)
+            on_gpu = small.parity_observation(parity, batches, make(name, **choices), network, 4)
             expected = small.parity_observation(parity, batches, make(name), network, 4)
-            verdict = parity.judge(found, expected, network.parity, parity.allowance(network, {precision!r}))
+            allowance = parity.allowance(network, {precision!r})
+            verdict = parity.judge(on_gpu, expected, network.parity, allowance)
             answer[name] = (verdict.verdict, verdict.reason)
     """)
     assert {verdict for verdict, _ in verdicts.values()} <= {"agrees", "refused"}, verdicts
@@ -83,7 +84,9 @@ def test_each_step_reads_the_mini_batch_where_the_cell_says(
 @pytest.mark.parametrize("placement", ["resident", "pinned", "pageable"])
 def test_after_a_reset_it_is_as_fresh(guest: Guest, mode: str, placement: str) -> None:
     only = ["small-dense", "small-convolutional", "small-recurrent"]
-    same = "[each.data_ptr() for each in [*adapter._training.module.parameters(), *adapter._held]]"
+    same = (
+        "[tensor.data_ptr() for tensor in [*adapter._training.module.parameters(), *adapter._held]]"
+    )
     asked.reset(same, only=only, device="cuda:0", mode=mode, placement=placement, **MODES[mode])(
         guest
     )

@@ -8,10 +8,10 @@ state = {}
 
 
 def prepare(cell):
-    left = jax.random.normal(jax.random.PRNGKey(0), (512, 512), dtype=jnp.float32)
-    multiply = jax.jit(lambda left: left @ left)
+    matrix = jax.random.normal(jax.random.PRNGKey(0), (512, 512), dtype=jnp.float32)
+    multiply = jax.jit(lambda matrix: matrix @ matrix)
 
     def step():
-        state["product"] = multiply(left).block_until_ready()
+        state["product"] = multiply(matrix).block_until_ready()
 
     return step, lambda: float(jnp.abs(state["product"]).mean())

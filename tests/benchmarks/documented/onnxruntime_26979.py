@@ -18,9 +18,9 @@ def prepare(cell):
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(0)
     shape = BATCH_SIZE, 64, 56, 56
-    given = {name: rng.integers(1, 1000, shape, np.int32) for name in ("left", "right")}
+    inputs = {name: rng.integers(1, 1000, shape, np.int32) for name in ("left", "right")}
 
     def step():
-        return session.run(None, given)[0]
+        return session.run(None, inputs)[0]
 
     return step, lambda: float(np.abs(step()).mean())

@@ -16,9 +16,9 @@ def prepare(cell):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = cell.threads
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    given = {"data": np.random.default_rng(0).standard_normal((BATCH_SIZE, 64, 56, 56))}
+    inputs = {"data": np.random.default_rng(0).standard_normal((BATCH_SIZE, 64, 56, 56))}
 
     def step():
-        return session.run(None, given)[0]
+        return session.run(None, inputs)[0]
 
     return step, lambda: float(np.abs(step()).mean())

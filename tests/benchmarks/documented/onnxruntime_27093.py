@@ -18,9 +18,9 @@ def prepare(cell):
     options.intra_op_num_threads = cell.threads
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(0)
-    given = {"data": rng.standard_normal((BATCH_SIZE, 64, 56, 56), np.float32)}
+    inputs = {"data": rng.standard_normal((BATCH_SIZE, 64, 56, 56), np.float32)}
 
     def step():
-        return session.run(None, given)[0]
+        return session.run(None, inputs)[0]
 
     return step, lambda: float(np.abs(step()).mean())

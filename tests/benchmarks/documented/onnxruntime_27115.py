@@ -16,9 +16,9 @@ def prepare(cell):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = cell.threads
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    given = {"data": np.random.default_rng(0).integers(-1000, 1000, (BATCH_SIZE, 128, 128))}
+    inputs = {"data": np.random.default_rng(0).integers(-1000, 1000, (BATCH_SIZE, 128, 128))}
 
     def step():
-        return session.run(None, given)[0]
+        return session.run(None, inputs)[0]
 
     return step, lambda: float(np.abs(step()).mean())

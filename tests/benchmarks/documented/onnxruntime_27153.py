@@ -18,9 +18,9 @@ def prepare(cell):
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(0)
     shapes = {"left": (BATCH_SIZE, 128, 256), "right": (256, 64)}
-    given = {name: rng.integers(-100, 100, shape) for name, shape in shapes.items()}
+    inputs = {name: rng.integers(-100, 100, shape) for name, shape in shapes.items()}
 
     def step():
-        return session.run(None, given)[0]
+        return session.run(None, inputs)[0]
 
     return step, lambda: float(np.abs(step()).mean())

@@ -40,21 +40,21 @@ def prepare(cell):
         batch_size=launch["batch_size"],
         task=launch["task"],
     )
-    made = guest(launch["adapter"] + ".adapter").ADAPTER(
+    adapter = guest(launch["adapter"] + ".adapter").ADAPTER(
         cell, launch["settings"], tempfile.mkdtemp()
     )
-    made.import_modules()
+    adapter.import_modules()
     weights = batches.initial_weights(network, batches.TIMED)
     batch = batches.mini_batch(network, launch["batch_size"], purpose=batches.TIMED)
-    last["wait"] = made.synchronize
+    last["wait"] = adapter.synchronize
     if launch["task"] == "inference":
-        made.prepare_inference(network, weights, batches.statistics(network), batch)
-        made.synchronize()
-        return made.infer
-    made.prepare(network, weights, batch)
-    made.synchronize()
-    made.set_learning_rate(0.01)
-    return made.step
+        adapter.prepare_inference(network, weights, batches.statistics(network), batch)
+        adapter.synchronize()
+        return adapter.infer
+    adapter.prepare(network, weights, batch)
+    adapter.synchronize()
+    adapter.set_learning_rate(0.01)
+    return adapter.step
 
 
 def synchronize():

@@ -23,13 +23,15 @@ last = {}
 def prepare(cell):
     """Build the training, or the network for inference; return a step."""
     launch = json.loads(os.environ["DLBENCH_PLAIN"])
-    given = yardstick.Arguments(
+    arguments = yardstick.Arguments(
         launch["network"], launch["batch_size"], cell.threads, launch["mode"]
     )
     script = importlib.import_module("plain." + launch["script"])
-    inputs, labels = yardstick.mini_batch(given)
+    inputs, labels = yardstick.mini_batch(arguments)
     trains = launch["task"] == "training"
-    step, wait = script.train(given, inputs, labels) if trains else script.infer(given, inputs)
+    step, wait = (
+        script.train(arguments, inputs, labels) if trains else script.infer(arguments, inputs)
+    )
     last["wait"] = wait or (lambda: None)
     return step
 

@@ -28,16 +28,16 @@ def cross_entropy(logits, labels):
     return jnp.mean(jax.nn.logsumexp(logits, 1) - picked)
 
 
-def fully_connected(given):
+def fully_connected(arguments):
     def model(p, x):
         for layer in p[:-1]:
             x = jax.nn.sigmoid(dense(layer, x))
         return dense(p[-1], x)
 
-    return [dense_weights(a, b) for a, b in given.layers], model
+    return [dense_weights(a, b) for a, b in arguments.layers], model
 
 
-def lstm(given):
+def lstm(arguments):
     p = {
         "embedding": uniform(10000, 256),
         "layers": [
@@ -57,19 +57,19 @@ def lstm(given):
                 h = jax.nn.sigmoid(o) * jnp.tanh(c)
                 return (h, c), h
 
-            zero = jnp.zeros((given.batch, 256))
+            zero = jnp.zeros((arguments.batch, 256))
             _, x = jax.lax.scan(cell, (zero, zero), x @ layer["w"].T + layer["b"])
         return dense(p["head"], x.reshape(-1, 256))
 
     return p, model
 
 
-def boltzmann(given, u, x):
+def boltzmann(arguments, u, x):
     """Return a sweep over the chains of a machine with random weights, and what waits for its
     end."""
-    d, half, bound = given.units, given.units // 2, (3 / given.units) ** 0.5
+    d, half, bound = arguments.units, arguments.units // 2, (3 / arguments.units) ** 0.5
     b = uniform(d, 1, scale=0.1)
-    if given.network.endswith("bipartite"):
+    if arguments.network.endswith("bipartite"):
         w = uniform(half, d - half, scale=bound)
 
         def sweep(w, b, u, x):
@@ -102,21 +102,22 @@ def boltzmann(given, u, x):
         return state, activity + mean, mean.mean()
 
     compiled = jax.jit(counted, donate_argnums=(0, 1))
-    u, found = jnp.asarray(u), (state, jnp.zeros(d), None)
+    u, result = jnp.asarray(u), (state, jnp.zeros(d), None)
 
     def step():
-        nonlocal found
-        found = compiled(found[0], found[1], w, b, u)
+        nonlocal result
+        result = compiled(result[0], result[1], w, b, u)
 
-    return step, lambda: jax.block_until_ready(found)
+    return step, lambda: jax.block_until_ready(result)
 
 
-def train(given, x, y):
+def train(arguments, x, y):
     jax.config.update("jax_default_matmul_precision", "highest")
-    if given.units:
-        return boltzmann(given, x, y)
-    params, model = given.build(lstm, fully_connected)
-    x, y = jnp.asarray(x.astype(np.int32) if given.length else x), jnp.asarray(y, jnp.int32)
+    if arguments.units:
+        return boltzmann(arguments, x, y)
+    params, model = arguments.build(lstm, fully_connected)
+    x = x.astype(np.int32) if arguments.length else x
+    x, y = jnp.asarray(x), jnp.asarray(y, jnp.int32)
 
     def updated(params, x, y):
         loss, gradients = jax.value_and_grad(lambda p: cross_entropy(model(p, x), y))(params)

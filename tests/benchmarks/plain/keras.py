@@ -9,15 +9,15 @@ from keras import layers
 MODES = "tensorflow", "jax", "torch"
 
 
-def fully_connected(given):
-    hidden = [layers.Dense(outputs, activation="sigmoid") for _, outputs in given.layers[:-1]]
+def fully_connected(arguments):
+    hidden = [layers.Dense(outputs, activation="sigmoid") for _, outputs in arguments.layers[:-1]]
     return keras.Sequential([keras.Input((26752,)), *hidden, layers.Dense(26752)])
 
 
-def language_model(given):
+def language_model(arguments):
     return keras.Sequential(
         [
-            keras.Input((given.length,), dtype="int32"),
+            keras.Input((arguments.length,), dtype="int32"),
             layers.Embedding(10000, 256),
             layers.LSTM(256, return_sequences=True, unit_forget_bias=False),
             layers.LSTM(256, return_sequences=True, unit_forget_bias=False),
@@ -26,20 +26,20 @@ def language_model(given):
     )
 
 
-def train(given, x, y):
-    assert keras.backend.backend() == given.mode
-    if given.mode == "tensorflow":
+def train(arguments, x, y):
+    assert keras.backend.backend() == arguments.mode
+    if arguments.mode == "tensorflow":
         import tensorflow as tf
 
-        tf.config.threading.set_intra_op_parallelism_threads(given.threads)
+        tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
         tf.config.threading.set_inter_op_parallelism_threads(1)
-    elif given.mode == "torch":
+    elif arguments.mode == "torch":
         import torch
 
-        torch.set_num_threads(given.threads)
-    if given.length:
+        torch.set_num_threads(arguments.threads)
+    if arguments.length:
         x, y = x.T.astype("int32"), y.reshape(x.shape).T
-    model = given.build(language_model, fully_connected)
+    model = arguments.build(language_model, fully_connected)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=keras.optimizers.SGD(0.01), loss=loss)
     x, y = keras.ops.convert_to_tensor(x), keras.ops.convert_to_tensor(y.astype("int32"))

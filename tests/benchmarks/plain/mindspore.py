@@ -11,13 +11,13 @@ from mindspore import nn, ops
 MODES = ("graph",)
 
 
-def fully_connected(given):
-    layers = [layer for a, b in given.layers for layer in (nn.Dense(a, b), nn.Sigmoid())]
+def fully_connected(arguments):
+    layers = [layer for a, b in arguments.layers for layer in (nn.Dense(a, b), nn.Sigmoid())]
     return nn.SequentialCell(*layers[:-1])
 
 
 class LanguageModel(nn.Cell):
-    def __init__(self, given):
+    def __init__(self, arguments):
         super().__init__()
         self.embedding = nn.Embedding(10000, 256)
         self.lstm = nn.LSTM(256, 256, 2)
@@ -66,10 +66,10 @@ class Train(nn.Cell):
         return ops.depend(loss, self.update(gradients))  # ready when the update is done
 
 
-def train(given, x, y):
+def train(arguments, x, y):
     mindspore.set_context(mode=mindspore.GRAPH_MODE)
     mindspore.set_device("CPU")
-    model = given.build(LanguageModel, fully_connected)
+    model = arguments.build(LanguageModel, fully_connected)
     model.set_train()
     x, y = (mindspore.Tensor(a.astype(np.int32) if a.dtype == np.int64 else a) for a in (x, y))
     # One of MindSpore's two biases per LSTM gate stays as it is.

@@ -10,9 +10,9 @@ MODES = ("compiled",)
 
 
 class FullyConnected(nn.Module):
-    def __init__(self, given):
+    def __init__(self, arguments):
         super().__init__()
-        self.layers = [nn.Linear(a, b) for a, b in given.layers]
+        self.layers = [nn.Linear(a, b) for a, b in arguments.layers]
 
     def __call__(self, x):
         for layer in self.layers[:-1]:
@@ -21,7 +21,7 @@ class FullyConnected(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    def __init__(self, given):
+    def __init__(self, arguments):
         super().__init__()
         self.embed = nn.Embedding(10000, 256)
         self.lstms = [nn.LSTM(256, 256) for _ in range(2)]
@@ -38,11 +38,11 @@ def mean_loss(model, x, y):
     return nn.losses.cross_entropy(model(x), y, reduction="mean")
 
 
-def train(given, x, y):
+def train(arguments, x, y):
     mx.set_default_device(mx.cpu)
-    model = given.build(LanguageModel, FullyConnected)
-    if given.length:  # MLX's layers take the batch first
-        x, y = x.T.astype(np.int32), y.reshape(given.length, given.batch).T
+    model = arguments.build(LanguageModel, FullyConnected)
+    if arguments.length:  # MLX's layers take the batch first
+        x, y = x.T.astype(np.int32), y.reshape(arguments.length, arguments.batch).T
     x, y = mx.array(x), mx.array(y.astype(np.int32))
     optimizer = optimizers.SGD(learning_rate=0.01)
     state = [model.state, optimizer.state]

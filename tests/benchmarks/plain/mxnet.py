@@ -7,16 +7,16 @@ from mxnet.gluon import nn, rnn
 MODES = ("hybrid",)
 
 
-def fully_connected(given):
+def fully_connected(arguments):
     net = nn.HybridSequential()
-    for inputs, outputs in given.layers[:-1]:
+    for inputs, outputs in arguments.layers[:-1]:
         net.add(nn.Dense(outputs, activation="sigmoid", in_units=inputs))
     net.add(nn.Dense(26752, in_units=2048))
     return net
 
 
 class LanguageModel(gluon.HybridBlock):
-    def __init__(self, given):
+    def __init__(self, arguments):
         super().__init__()
         self.embedding = nn.Embedding(10000, 256)
         self.lstm = rnn.LSTM(256, 2, input_size=256)
@@ -37,8 +37,8 @@ class WithLoss(gluon.HybridBlock):
         return F.mean(-F.pick(F.log_softmax(self.net(x)), y))
 
 
-def train(given, x, y):
-    model = WithLoss(given.build(LanguageModel, fully_connected))
+def train(arguments, x, y):
+    model = WithLoss(arguments.build(LanguageModel, fully_connected))
     model.initialize(mx.init.Xavier())
     model.hybridize(static_alloc=True, static_shape=True)
     x, y = mx.nd.array(x), mx.nd.array(y)

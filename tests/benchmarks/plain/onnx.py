@@ -6,11 +6,11 @@ from plain import graphs
 MODES = ("graph",)
 
 
-def infer(given, x):
+def infer(arguments, x):
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = given.threads
+    options.intra_op_num_threads = arguments.threads
     session = onnxruntime.InferenceSession(
-        graphs.fully_connected(given), options, ["CPUExecutionProvider"]
+        graphs.fully_connected(arguments), options, ["CPUExecutionProvider"]
     )
     binding = session.io_binding()
     binding.bind_ortvalue_input("x", onnxruntime.OrtValue.ortvalue_from_numpy(x))

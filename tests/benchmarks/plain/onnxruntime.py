@@ -45,22 +45,22 @@ def dense(x, name, n_in, n_out):
     return op("Gemm", [x, w, weight(name + ".b", n_out, scale=0.01)], name, transB=1)
 
 
-def fully_connected(given):
+def fully_connected(arguments):
     x = "inputs"
-    for i, (inputs, outputs) in enumerate(given.layers[:-1]):
+    for i, (inputs, outputs) in enumerate(arguments.layers[:-1]):
         x = op("Sigmoid", [dense(x, f"fc{i}", inputs, outputs)], f"sigmoid{i}")
     dense(x, "logits", 2048, 26752)
     return 26752
 
 
-def lstm(given, hidden=256, vocabulary=10000):
+def lstm(arguments, hidden=256, vocabulary=10000):
     # Unrolled: the gradient of ONNX Runtime's LSTM operator takes half of the step.
-    length, batch = given.length, given.batch
+    length, batch = arguments.length, arguments.batch
     x = op("Gather", [weight("embedding", vocabulary, hidden, scale=0.1), "inputs"], "embedded")
     zero = constant("zero", np.zeros((batch, hidden), np.float32))
     rows = constant("rows", np.full(length, batch, np.int64))
-    two = constant("two", np.array([3 * hidden, hidden]))
-    three = constant("three", np.full(3, hidden, np.int64))
+    split_in_two = constant("two", np.array([3 * hidden, hidden]))
+    split_in_three = constant("three", np.full(3, hidden, np.int64))
     for layer in "ab":
         wx = weight(layer + ".wx", 4 * hidden, hidden, scale=1 / 16)
         wh = weight(layer + ".wh", 4 * hidden, hidden, scale=1 / 16)
@@ -77,13 +77,13 @@ def lstm(given, hidden=256, vocabulary=10000):
             n = f"{layer}{t}."
             op(
                 "Split",
-                [op("Gemm", [h, wh, f"{layer}.x{t}"], n + "z", transB=1), two],
+                [op("Gemm", [h, wh, f"{layer}.x{t}"], n + "z", transB=1), split_in_two],
                 [n + "ifo", n + "g"],
                 axis=1,
             )
             op(
                 "Split",
-                [op("Sigmoid", [n + "ifo"], n + "s"), three],
+                [op("Sigmoid", [n + "ifo"], n + "s"), split_in_three],
                 [n + "i", n + "f", n + "o"],
                 axis=1,
             )
@@ -96,18 +96,18 @@ def lstm(given, hidden=256, vocabulary=10000):
     return vocabulary
 
 
-def train(given, inputs, labels):
-    classes = given.build(lstm, fully_connected)
-    inputs = inputs.reshape(-1) if given.length else inputs
-    kind = TensorProto.INT64 if given.length else TensorProto.FLOAT
+def train(arguments, inputs, labels):
+    classes = arguments.build(lstm, fully_connected)
+    inputs = inputs.reshape(-1) if arguments.length else inputs
+    kind = TensorProto.INT64 if arguments.length else TensorProto.FLOAT
     shapes = ("inputs", kind, inputs.shape), ("logits", TensorProto.FLOAT, (len(labels), classes))
     tensors = [[helper.make_tensor_value_info(*shape)] for shape in shapes]
-    graph = helper.make_graph(nodes, given.network, *tensors, weights + constants)
+    graph = helper.make_graph(nodes, arguments.network, *tensors, weights + constants)
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
     options = ort.SessionOptions()
-    options.intra_op_num_threads = given.threads
+    options.intra_op_num_threads = arguments.threads
     options.inter_op_num_threads = 1
-    spinning = "1" if given.threads <= len(os.sched_getaffinity(0)) else "0"
+    spinning = "1" if arguments.threads <= len(os.sched_getaffinity(0)) else "0"
     options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
     with tempfile.TemporaryDirectory() as folder:
         artifacts.generate_artifacts(

@@ -6,15 +6,15 @@ from plain import graphs
 MODES = ("latency",)
 
 
-def infer(given, x):
+def infer(arguments, x):
     core = openvino.Core()
     options = {
         "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_NUM_THREADS": str(given.threads),
+        "INFERENCE_NUM_THREADS": str(arguments.threads),
         "INFERENCE_PRECISION_HINT": "f32",
     }
     request = core.compile_model(
-        core.read_model(graphs.fully_connected(given)), "CPU", options
+        core.read_model(graphs.fully_connected(arguments)), "CPU", options
     ).create_infer_request()
     request.set_input_tensor(openvino.Tensor(x, shared_memory=True))
 

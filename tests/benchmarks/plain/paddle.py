@@ -12,13 +12,13 @@ MODES = ("dygraph",)
 os.environ["MKL_DEBUG_CPU_TYPE"] = "7" if "avx512vl" in Path("/proc/cpuinfo").read_text() else "5"
 
 
-def fully_connected(given):
-    layers = [layer for a, b in given.layers for layer in (nn.Linear(a, b), nn.Sigmoid())]
+def fully_connected(arguments):
+    layers = [layer for a, b in arguments.layers for layer in (nn.Linear(a, b), nn.Sigmoid())]
     return nn.Sequential(*layers[:-1])
 
 
 class LanguageModel(nn.Layer):
-    def __init__(self, given):
+    def __init__(self, arguments):
         super().__init__()
         self.embedding = nn.Embedding(10000, 256)
         self.lstm = nn.LSTM(256, 256, 2, time_major=True)
@@ -29,9 +29,9 @@ class LanguageModel(nn.Layer):
         return self.head(y.reshape([-1, 256]))
 
 
-def train(given, x, y):
+def train(arguments, x, y):
     paddle.device.set_device("cpu")
-    model = given.build(LanguageModel, fully_connected)
+    model = arguments.build(LanguageModel, fully_connected)
     x, y = paddle.to_tensor(x), paddle.to_tensor(y)
     # One of PaddlePaddle's two biases per LSTM gate stays as it is.
     trained = [p for name, p in model.named_parameters() if "bias_hh" not in name]

@@ -12,22 +12,21 @@ import torch.nn.functional as F  # noqa: N812
 
 MODES = "eager", "compile"
 #: Inputs, width and stride of ResNet-50's blocks, in order.
-BOTTLENECKS = [
-    (4 * width if index else inputs, width, 1 if index else stride)
-    for inputs, width, count, stride in (
-        (64, 64, 3, 1),
-        (256, 128, 4, 2),
-        (512, 256, 6, 2),
-        (1024, 512, 3, 2),
-    )
-    for index in range(count)
-]
+BOTTLENECKS = []
+for inputs, width, count, stride in (
+    (64, 64, 3, 1),
+    (256, 128, 4, 2),
+    (512, 256, 6, 2),
+    (1024, 512, 3, 2),
+):
+    BOTTLENECKS.append((inputs, width, stride))
+    BOTTLENECKS += [(4 * width, width, 1)] * (count - 1)
 
 
-def fully_connected(given):
+def fully_connected(arguments):
     layers = [
         layer
-        for inputs, outputs in given.layers
+        for inputs, outputs in arguments.layers
         for layer in (nn.Linear(inputs, outputs), nn.Sigmoid())
     ]
     return nn.Sequential(*layers[:-1])
@@ -132,7 +131,7 @@ class Spiking(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    def __init__(self, given):
+    def __init__(self, arguments):
         super().__init__()
         self.embedding = nn.Embedding(10000, 256)
         self.lstm = nn.LSTM(256, 256, 2)
@@ -177,14 +176,14 @@ def eager_step(model, x, y, parameters, rate=0.01):
     return step
 
 
-def boltzmann(given, u, x):
+def boltzmann(arguments, u, x):
     """Return a sweep over the chains of a machine with random weights."""
-    if given.mode != "eager":
+    if arguments.mode != "eager":
         raise SystemExit("this script samples in eager mode only")
-    d, half = given.units, given.units // 2
+    d, half = arguments.units, arguments.units // 2
     bound = (3 / d) ** 0.5
     b, activity = torch.empty(d, 1).uniform_(-0.1, 0.1), torch.zeros(d)
-    if given.network.endswith("bipartite"):
+    if arguments.network.endswith("bipartite"):
         w = torch.empty(half, d - half).uniform_(-bound, bound)
 
         @torch.no_grad()
@@ -252,13 +251,13 @@ def loading_step(model, workers, labels, parameters):
     return step
 
 
-def workers_steps(given, model, x, y, parameters):
+def workers_steps(arguments, model, x, y, parameters):
     """Fork a second worker; return a sample's steps, each on a half of the mini-batch.
 
     Local steps end with the mean of both workers' parameters. Asynchronous workers share them, and
     change them without a lock at half the rate, as PyTorch's example of Hogwild does.
     """
-    shared = given.sync == "async"
+    shared = arguments.sync == "async"
     if shared:
         model.share_memory()
     rank = int(os.fork() == 0)
@@ -266,7 +265,7 @@ def workers_steps(given, model, x, y, parameters):
     dist.init_process_group(
         "gloo", init_method=Path("meeting").resolve().as_uri(), rank=rank, world_size=2
     )
-    half = slice(rank * given.batch // 2, (rank + 1) * given.batch // 2)
+    half = slice(rank * arguments.batch // 2, (rank + 1) * arguments.batch // 2)
     step = eager_step(model, x[half], y[half], parameters, 0.005 if shared else 0.01)
 
     @torch.no_grad()
@@ -276,33 +275,33 @@ def workers_steps(given, model, x, y, parameters):
         nn.utils.vector_to_parameters(flat.div_(2), parameters)
 
     def sample():
-        for _ in range(given.steps):
+        for _ in range(arguments.steps):
             step()
         dist.barrier() if shared else mean()
 
     return sample
 
 
-def built(given, x):
+def built(arguments, x):
     """Return the network, and its inputs in the order that suits it."""
     convolutional = {"alexnet": alexnet, "resnet50": resnet50, "pictures": pictures}.get(
-        given.network
+        arguments.network
     )
     if convolutional:
         model = convolutional().to(memory_format=torch.channels_last)
         return model, x.contiguous(memory_format=torch.channels_last)
-    if given.network == "mlp":
+    if arguments.network == "mlp":
         return mlp(), x
-    if given.spiking:
-        units, _, inputs, outputs = given.spiking
+    if arguments.spiking:
+        units, _, inputs, outputs = arguments.spiking
         return Spiking(units, inputs, outputs), x
-    return given.build(LanguageModel, fully_connected), x
+    return arguments.build(LanguageModel, fully_connected), x
 
 
-def infer(given, x):
-    torch.set_num_threads(given.threads)
+def infer(arguments, x):
+    torch.set_num_threads(arguments.threads)
     torch.set_num_interop_threads(1)
-    model, x = built(given, torch.from_numpy(x))
+    model, x = built(arguments, torch.from_numpy(x))
     model.eval()
 
     @torch.inference_mode()
@@ -312,20 +311,21 @@ def infer(given, x):
     return answer, None
 
 
-def train(given, x, y):
+def train(arguments, x, y):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
-    torch.set_num_threads(given.threads)
+    torch.set_num_threads(arguments.threads)
     torch.set_num_interop_threads(1)
     x, y = torch.from_numpy(x), torch.from_numpy(y)
-    if given.units:
-        return boltzmann(given, x, y), None
-    model, x = built(given, x)
-    model, x, y = [moved.to(given.device) for moved in (model, x, y)]
+    if arguments.units:
+        return boltzmann(arguments, x, y), None
+    model, x = built(arguments, x)
+    model, x, y = [moved.to(arguments.device) for moved in (model, x, y)]
     parameters = [p for p in model.parameters() if p.requires_grad]
-    if given.loader_workers:
-        return loading_step(model, given.loader_workers, y, parameters), None
-    if given.steps > 1:
-        return workers_steps(given, model, x, y, parameters), None
-    step = (compiled_step if given.mode == "compile" else eager_step)(model, x, y, parameters)
-    return step, None if given.device == "cpu" else torch.cuda.synchronize
+    if arguments.loader_workers:
+        return loading_step(model, arguments.loader_workers, y, parameters), None
+    if arguments.steps > 1:
+        return workers_steps(arguments, model, x, y, parameters), None
+    make_step = compiled_step if arguments.mode == "compile" else eager_step
+    step = make_step(model, x, y, parameters)
+    return step, None if arguments.device == "cpu" else torch.cuda.synchronize

@@ -25,8 +25,8 @@ def main() -> None:
     cell = types.SimpleNamespace(
         threads=0, batch_size=batch_size, device="cpu", precision="float32", world_size=1
     )
-    made = module.prepare(cell)
-    step = made[0] if isinstance(made, (tuple, list)) else made
+    prepared = module.prepare(cell)
+    step = prepared[0] if isinstance(prepared, (tuple, list)) else prepared
     for _ in range(WARM_UP):
         step()
     samples = []

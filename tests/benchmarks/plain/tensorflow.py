@@ -25,8 +25,8 @@ def dense(inputs, outputs, activation=None):
     return call
 
 
-def lstm(given):
-    batch, length = given.batch, given.length
+def lstm(arguments):
+    batch, length = arguments.batch, arguments.length
     embedding = make(10000, 256)
     layers = [(make(256, 1024), make(256, 1024), make(1024)) for _ in range(2)]
     head = dense(256, 10000)
@@ -55,8 +55,8 @@ def lstm(given):
     return call
 
 
-def fully_connected(given):
-    body = [dense(a, b, tf.sigmoid) for a, b in given.layers[:-1]] + [dense(2048, 26752)]
+def fully_connected(arguments):
+    body = [dense(a, b, tf.sigmoid) for a, b in arguments.layers[:-1]] + [dense(2048, 26752)]
 
     def call(x):
         for layer in body:
@@ -66,20 +66,22 @@ def fully_connected(given):
     return call
 
 
-def infer(given, x):
-    tf.config.threading.set_intra_op_parallelism_threads(given.threads)
+def infer(arguments, x):
+    tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    model = given.build(lstm, fully_connected)
-    x = tf.constant(x.astype(np.int32) if given.length else x)
+    model = arguments.build(lstm, fully_connected)
+    x = x.astype(np.int32) if arguments.length else x
+    x = tf.constant(x)
     compiled = tf.function(model, jit_compile=False, autograph=False)
     return lambda: compiled(x), None
 
 
-def train(given, x, y):
-    tf.config.threading.set_intra_op_parallelism_threads(given.threads)
+def train(arguments, x, y):
+    tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    model = given.build(lstm, fully_connected)
-    x, y = tf.constant(x.astype(np.int32) if given.length else x), tf.constant(y, tf.int32)
+    model = arguments.build(lstm, fully_connected)
+    x = x.astype(np.int32) if arguments.length else x
+    x, y = tf.constant(x), tf.constant(y, tf.int32)
 
     @tf.function(jit_compile=False, autograph=False)
     def compiled(x, y):

@@ -7,8 +7,8 @@ MODES = ("jit",)
 
 
 class FullyConnected:
-    def __init__(self, given):
-        self.layers = [nn.Linear(a, b) for a, b in given.layers]
+    def __init__(self, arguments):
+        self.layers = [nn.Linear(a, b) for a, b in arguments.layers]
 
     def __call__(self, x):
         for layer in self.layers[:-1]:
@@ -17,8 +17,8 @@ class FullyConnected:
 
 
 class LanguageModel:
-    def __init__(self, given):
-        self.length = given.length
+    def __init__(self, arguments):
+        self.length = arguments.length
         self.embed = nn.Embedding(10000, 256)
         self.cells = [nn.LSTMCell(256, 256) for _ in range(2)]
         for cell in self.cells:
@@ -39,8 +39,8 @@ class LanguageModel:
         return self.decoder(values[0].stack(*values[1:]).reshape(-1, 256))
 
 
-def train(given, x, y):
-    model = given.build(LanguageModel, FullyConnected)
+def train(arguments, x, y):
+    model = arguments.build(LanguageModel, FullyConnected)
     x, y = [
         Tensor(tensor.astype(np.int32) if tensor.dtype.kind == "i" else tensor).realize()
         for tensor in (x, y)

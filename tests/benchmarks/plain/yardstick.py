@@ -63,7 +63,9 @@ class Arguments(NamedTuple):
     def steps(self):
         """Steps in a sample."""
         kind, _, count = self.sync.partition(":")
-        return int(count) if kind == "local" else 16 if kind == "async" else 1
+        if kind == "local":
+            return int(count)
+        return 16 if kind == "async" else 1
 
     @property
     def units(self):
@@ -74,35 +76,37 @@ class Arguments(NamedTuple):
         """Build the network, recurrent or fully connected."""
         if not self.length and not self.layers:
             sys.exit("this script does not train " + self.network)
-        return (recurrent if self.length else fully_connected)(self)
+        if self.length:
+            return recurrent(self)
+        return fully_connected(self)
 
 
-def mini_batch(given):
+def mini_batch(arguments):
     """Return random inputs, float32 or int64 tokens (steps, batch), and labels in a row, step by
     step.
 
     Of a Boltzmann machine: a random number and a state of each unit in each chain, (units, chains).
     """
     random = np.random.RandomState(1)
-    if given.units:
-        shape = given.units, given.batch
+    if arguments.units:
+        shape = arguments.units, arguments.batch
         return random.rand(*shape).astype(np.float32), random.randint(0, 2, shape).astype(
             np.float32
         )
-    if given.length:
-        tokens = random.randint(0, 10000, (given.length, given.batch))
-        return tokens, random.randint(0, 10000, given.length * given.batch)
-    if given.spiking:
-        _, steps, inputs, outputs = given.spiking
-        numbers = random.uniform(-1, 1, (steps, given.batch, inputs)).astype(np.float32)
-        return numbers, random.randint(0, outputs, given.batch)
+    if arguments.length:
+        tokens = random.randint(0, 10000, (arguments.length, arguments.batch))
+        return tokens, random.randint(0, 10000, arguments.length * arguments.batch)
+    if arguments.spiking:
+        _, steps, inputs, outputs = arguments.spiking
+        numbers = random.uniform(-1, 1, (steps, arguments.batch, inputs)).astype(np.float32)
+        return numbers, random.randint(0, outputs, arguments.batch)
     small = {"pictures": ((3, 64, 64), 10), "mlp": ((784,), 10)}
-    shape, classes = small.get(given.network) or (
-        ((26752,), 26752) if given.layers else ((3, 224, 224), 1000)
+    shape, classes = small.get(arguments.network) or (
+        ((26752,), 26752) if arguments.layers else ((3, 224, 224), 1000)
     )
-    scale = 0.1 if given.network == "alexnet" else 1.0
-    inputs = (scale * random.uniform(-1, 1, (given.batch, *shape))).astype(np.float32)
-    return inputs, random.randint(0, classes, given.batch)
+    scale = 0.1 if arguments.network == "alexnet" else 1.0
+    inputs = (scale * random.uniform(-1, 1, (arguments.batch, *shape))).astype(np.float32)
+    return inputs, random.randint(0, classes, arguments.batch)
 
 
 def measure(step, wait, steps):
@@ -126,18 +130,18 @@ def measure(step, wait, steps):
 
 def main():
     framework, network, batch, threads, mode, steps, out, *further = sys.argv[1:]
-    given = Arguments(network, int(batch), int(threads), mode, *further[:1])
+    arguments = Arguments(network, int(batch), int(threads), mode, *further[:1])
     if further[1:]:
-        given = given._replace(loader_workers=int(further[1]), sync=further[2])
+        arguments = arguments._replace(loader_workers=int(further[1]), sync=further[2])
     first_worker = os.getpid()
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     script = importlib.import_module("plain." + framework)
     assert mode in script.MODES, mode
-    step, wait = script.train(given, *mini_batch(given))
+    step, wait = script.train(arguments, *mini_batch(arguments))
     samples = measure(step, wait or (lambda: None), int(steps))
     if os.getpid() == first_worker:
         with open(out, "w") as file:  # noqa: PTH123
-            json.dump({"samples_ns": [sample / given.steps for sample in samples]}, file)
+            json.dump({"samples_ns": [sample / arguments.steps for sample in samples]}, file)
     os._exit(0)  # some frameworks' libraries crash when they are unloaded
 
 

@@ -1,6 +1,7 @@
 """The claims of papers on made-up records: each that dlbench can measure holds on some, and fails
 on others."""
 
+import itertools
 from collections.abc import Callable
 
 import factory_of_records as make
@@ -34,27 +35,21 @@ def on_gpu(
 def on_cpu(
     tool: str, seconds: dict[int, float], networks: tuple[str, ...], **more: object
 ) -> list[make.Record]:
-    return [
-        record
-        for network in networks
-        for threads, time in seconds.items()
-        for record in timed(tool, time, network, threads=threads, **more)
-    ]
+    records = []
+    for network in networks:
+        for threads, time in seconds.items():
+            records += timed(tool, time, network, threads=threads, **more)
+    return records
 
 
 def exchanging(step: float, local: float, shared: float) -> list[make.Record]:
     """Launches of two workers that exchange at every step, after local steps, and without
     waiting."""
-    return [
-        record
-        for sync, seconds in (
-            ("step", step),
-            ("local:4", local),
-            ("local:16", local),
-            ("async", shared),
-        )
-        for record in timed("torch", seconds, "fcn5", world_size=2, sync=sync)
-    ]
+    seconds_of = {"step": step, "local:4": local, "local:16": local, "async": shared}
+    records = []
+    for sync, seconds in seconds_of.items():
+        records += timed("torch", seconds, "fcn5", world_size=2, sync=sync)
+    return records
 
 
 def failed(
@@ -88,14 +83,10 @@ def study(
 ) -> list[make.Record]:
     """Launches of a grid, whose seconds follow from units, steps, inputs and activation."""
     inputs, activations = more.pop("inputs", (2,)), more.pop("activations", ("relu",))
-    return [
-        record
-        for n in hidden
-        for t in steps
-        for i in inputs
-        for phi in activations
-        for record in small(time(n, t, i, phi), n, t, i, phi, **more)
-    ]
+    records = []
+    for n, t, i, phi in itertools.product(hidden, steps, inputs, activations):
+        records += small(time(n, t, i, phi), n, t, i, phi, **more)
+    return records
 
 
 LITTLE, MUCH = {4: 1.0, 16: 0.9}, {4: 1.0, 16: 0.3}
@@ -223,8 +214,8 @@ def test_a_claim_holds_on_some_launches_and_fails_on_others(
     ("claim", "tool", "networks"), [("A2", "caffe", FCNS), ("A3", "tensorflow", CNNS)]
 )
 def test_the_fastest_on_gpus(claim: str, tool: str, networks: tuple[str, ...]) -> None:
-    others = [rival for rival in ("caffe", "cntk", "tensorflow", "torch") if rival != tool]
-    slower = [record for other in others for record in on_gpu(other, 2.0, networks)]
+    rivals = [rival for rival in ("caffe", "cntk", "tensorflow", "torch") if rival != tool]
+    slower = [record for rival_tool in rivals for record in on_gpu(rival_tool, 2.0, networks)]
     assert here(claim, [*slower, *on_gpu(tool, 1.0, networks)]).verdict is REPRODUCES
     assert here(claim, [*slower, *on_gpu(tool, 3.0, networks)]).verdict is DIFFERS
     # A faster tool that the paper does not have is of no matter; without any of the others nothing
@@ -257,14 +248,13 @@ def test_gpus_are_known_by_their_models() -> None:
     assert here("A7", records, gpus=another).verdict is NOT_MEASURED
 
 
-def test_over_mini_batches() -> None:
+def test_claims_over_mini_batches() -> None:
     sizes = (64, 128, 256)
     caffe = [record for size in sizes for record in on_gpu("caffe", 1.0, FCNS, batch_size=size)]
-    torch = [
-        record
-        for size in sizes
-        for record in on_gpu("torch", 2.0 if size < 256 else 0.5, FCNS, batch_size=size)
-    ]
+    torch = []
+    for size in sizes:
+        seconds = 2.0 if size < 256 else 0.5
+        torch += on_gpu("torch", seconds, FCNS, batch_size=size)
     evidence = here("A17", [*caffe, *torch])
     assert (evidence.verdict, evidence.of) == (REPRODUCES, 4)  # 256 is no matter
     growing = [
@@ -274,14 +264,14 @@ def test_over_mini_batches() -> None:
     assert here("A19", caffe).verdict is ClaimVerdict.INCONCLUSIVE
     lstm = ("lstm64",)
     for seconds, expected in ((1.0, REPRODUCES), (2.0, DIFFERS)):
-        two = [
+        sizes_of_two = [
             *on_gpu("torch", 1.0, lstm, batch_size=256),
             *on_gpu("torch", seconds, lstm, batch_size=512),
         ]
-        assert here("A19", two).verdict is expected
+        assert here("A19", sizes_of_two).verdict is expected
 
 
-def test_where_memory_ends() -> None:
+def test_claims_about_the_largest_mini_batch_in_memory() -> None:
     oom = Status.OUT_OF_MEMORY
     ends = (("caffe", 16), ("cntk", 32), ("torch", 64))
     as_said = [

@@ -42,7 +42,7 @@ def modes(eager: float, onednn: float, **of_cell: object) -> list[make.Record]:
     ]
 
 
-def test_it_is_tried_on_each_pair_that_differs_in_what_it_names(
+def test_a_claim_is_tested_on_each_pair_that_differs_in_its_axes(
     mine: Callable[[str], Path],
 ) -> None:
     claim = read_claim(mine(MINE))
@@ -203,17 +203,17 @@ def test_pairs_are_of_one_machine_and_of_one_network(mine: Callable[[str], Path]
         *timed("torch", 1.0, mode="onednn", machine="m-two"),
     ]
     assert here(claim, apart).verdict is ClaimVerdict.NOT_MEASURED
-    other = [
+    other_network = [
         *timed("torch", 2.0, mode="eager"),
         *timed("torch", 1.0, mode="onednn", specification="of mine"),
     ]
-    assert here(claim, other).verdict is ClaimVerdict.NOT_MEASURED
+    assert here(claim, other_network).verdict is ClaimVerdict.NOT_MEASURED
     networks = read_claim(
         mine('words = "w"\nleast = 1.5\nslower = { network = "a" }\nfaster = { network = "b" }\n')
     )
     sized = {"batch_size": 8}
-    two = [
+    two_networks = [
         *timed("torch", 2.0, "a", specification="1", **sized),
         *timed("torch", 1.0, "b", specification="2", **sized),
     ]
-    assert here(networks, two).verdict is ClaimVerdict.REPRODUCES
+    assert here(networks, two_networks).verdict is ClaimVerdict.REPRODUCES

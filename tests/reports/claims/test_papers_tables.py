@@ -74,7 +74,7 @@ def large(device: str) -> dict[int, float]:
 
 COMPUTED: dict[str, Callable[[], list[float]]] = {
     "A2": lambda: numbers(
-        numbers(SHI[n, other, gpu, 0] for other in TOOLS if other != "caffe")[0]
+        numbers(SHI[n, tool, gpu, 0] for tool in TOOLS if tool != "caffe")[0]
         / SHI[n, "caffe", gpu, 0]
         for n in FCNS
         for gpu in GPUS
@@ -96,8 +96,8 @@ COMPUTED: dict[str, Callable[[], list[float]]] = {
         figure(2)[key] - figure(3)[key] for key in figure(2) if key in figure(3) and key[1] <= 100
     ),
     "B3": lambda: sorted(
-        of[200, t] / of[20, t]
-        for of in (figure(n) for n in (2, 3, 6, 7, 8))
+        updates[200, t] / updates[20, t]
+        for updates in (figure(n) for n in (2, 3, 6, 7, 8))
         for t in (10, 20, 50, 100)
     ),
     # Where the laptop's line and the GPU's cross in logarithms.

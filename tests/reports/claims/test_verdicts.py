@@ -75,22 +75,26 @@ LAUNCHES = st.lists(st.floats(0.5, 2.0), min_size=3, max_size=5).map(tuple)
 def test_one_test_is_welchs_t_against_the_bound(
     over: tuple[float, ...], under: tuple[float, ...], bound: float
 ) -> None:
-    one, other = summary(over), summary(under)
-    quotient = ratio(one, other)
-    (answer,) = answers([Question("it", Claimed(least=bound), quotient, (one, other))])
+    numerator, denominator = summary(over), summary(under)
+    quotient = ratio(numerator, denominator)
+    (answer,) = answers([Question("it", Claimed(least=bound), quotient, (numerator, denominator))])
     shifted, logs = np.log(over) - math.log(bound), np.log(under)
     if min(np.ptp(shifted), np.ptp(logs)) < 1e-3:
         return
     p = ttest_ind(shifted, logs, equal_var=False).pvalue
-    wanted = ClaimVerdict.REPRODUCES if quotient.value > bound else ClaimVerdict.DIFFERS
-    assert answer is (wanted if p < 0.05 else ClaimVerdict.INCONCLUSIVE)
+    expected = ClaimVerdict.REPRODUCES if quotient.value > bound else ClaimVerdict.DIFFERS
+    assert answer is (expected if p < 0.05 else ClaimVerdict.INCONCLUSIVE)
 
 
 def test_tests_are_adjusted_for_their_number() -> None:
-    one, other = summary((1.10, 1.16, 1.22)), summary((1.0, 1.04, 1.08))
-    p = ttest_ind(np.log(one.launch_medians), np.log(other.launch_medians), equal_var=False).pvalue
+    numerator, denominator = summary((1.10, 1.16, 1.22)), summary((1.0, 1.04, 1.08))
+    p = ttest_ind(
+        np.log(numerator.launch_medians), np.log(denominator.launch_medians), equal_var=False
+    ).pvalue
     assert 0.025 < p < 0.05
-    question = Question("it", Claimed(least=1.0), ratio(one, other), (one, other))
+    question = Question(
+        "it", Claimed(least=1.0), ratio(numerator, denominator), (numerator, denominator)
+    )
     assert answers([question]) == [ClaimVerdict.REPRODUCES]
     assert answers([question] * 2) == [ClaimVerdict.INCONCLUSIVE] * 2
     # What has no test takes nothing from one that has.

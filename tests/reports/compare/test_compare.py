@@ -310,10 +310,10 @@ def test_the_geometric_mean_by_hand() -> None:
     comparison = compared(
         pairs(times(10, 1.1), threads=1) + pairs(times(10, 1.3, seed=1), threads=2)
     )
-    one, two = (cell.judgement for cell in comparison.cells)
+    first, second = (cell.judgement for cell in comparison.cells)
     mean = comparison.geometric_mean
     assert mean.method == "geometric mean of 2 cells"
-    assert mean.value == pytest.approx(math.sqrt(one.ratio.value * two.ratio.value))
+    assert mean.value == pytest.approx(math.sqrt(first.ratio.value * second.ratio.value))
     errors = [
         np.std(np.diff(np.log(times(10, 1, seed=seed)), axis=1), ddof=1) / math.sqrt(10)
         for seed in (0, 1)
@@ -393,9 +393,8 @@ def own_pairs(
     before: Sequence[float], after: Sequence[float], ratio: float = 0.52, count: int = 8
 ) -> list[Record]:
     sides = pairs(times(count, ratio))
-    baseline, candidate = (
-        [record for record in sides if record.side == side] for side in (BASELINE, CANDIDATE)
-    )
+    baseline = [record for record in sides if record.side == BASELINE]
+    candidate = [record for record in sides if record.side == CANDIDATE]
     return [*own(baseline, before), *own(candidate, after)]
 
 
@@ -423,10 +422,10 @@ def test_a_candidate_that_computes_no_gradient_is_no_improvement(purpose: str) -
 
 
 def test_other_work_is_no_part_of_the_geometric_mean_or_the_adjustment() -> None:
-    same, other = own_pairs(TRAINED, TRAINED, 1.1, 10), own_pairs(TRAINED, UNTRAINED, 0.5)
-    other = [replace(record, cell=record.cell._replace(threads=2)) for record in other]
+    same, different = own_pairs(TRAINED, TRAINED, 1.1, 10), own_pairs(TRAINED, UNTRAINED, 0.5)
+    different = [replace(record, cell=record.cell._replace(threads=2)) for record in different]
     third = pairs(times(10, 1.1, seed=2), threads=4)
-    comparison = compared([*same, *other, *third])
+    comparison = compared([*same, *different, *third])
     assert [cell.verdict for cell in comparison.cells] == [
         Verdict.REGRESSION,
         Verdict.DIFFERENT,
@@ -461,9 +460,9 @@ def test_the_steps_own_tolerance_decides(tolerance: float) -> None:
 def test_other_work_is_compared_where_that_is_asked_for_and_a_line_says_so() -> None:
     rule = replace(DEFAULT, allow_different=True)
     run = make.run(purpose="gate", sides=NAMES, plan=(), rule=chosen(rule))
-    kept = type(run).from_dict(run.to_dict())
-    assert rule_of(kept.rule) == rule
-    comparison = compare_sides(kept, own_pairs(TRAINED, UNTRAINED, count=12), HOST)
+    stored_run = type(run).from_dict(run.to_dict())
+    assert rule_of(stored_run.rule) == rule
+    comparison = compare_sides(stored_run, own_pairs(TRAINED, UNTRAINED, count=12), HOST)
     assert only(comparison).verdict is Verdict.IMPROVEMENT
     (note,) = comparison.notes
     assert note.startswith(
@@ -558,13 +557,13 @@ def test_another_interpreter_and_other_packages_are_said() -> None:
 
 def test_the_commits_of_imported_benchmarks_are_said_and_the_advice_fits_them() -> None:
     def imported(run: str, commit: str, count: int) -> list[Record]:
-        kept = {
+        file_content = {
             "version": "5.3.1",
             "commit_info": {"id": commit * 20, "dirty": False},
             "options": {"timer": "t"},
         }
         records = a_run(run, 1.0, count, adapter=IMPORTED, framework="pytest-benchmark")
-        return make.changed(records, software={"pytest_benchmark": kept})
+        return make.changed(records, software={"pytest_benchmark": file_content})
 
     comparison = stored(imported("one", "ab", 5), imported("two", "cd", 5))
     assert [difference.words for difference in comparison.differences] == [

@@ -55,25 +55,25 @@ def test_each_run_of_two_sides_is_judged_again_newest_first(tmp_path: Path) -> N
 
 
 def test_a_run_is_judged_by_the_rule_that_it_was_made_with(tmp_path: Path) -> None:
-    usual = source(tmp_path, "gates")
+    gates = source(tmp_path, "gates")
     lenient = chosen(replace(DEFAULT, magnitude=9.0))
     assert lenient == {"magnitude": 9.0}
-    runs = [(replace(run, rule=lenient), count) for run, count in usual.runs()]
+    runs = [(replace(run, rule=lenient), count) for run, count in gates.runs()]
     slower = [
         Verdict.REGRESSION in {cell.judgement.verdict for cell in pair[1].cells}
-        for pair in compared(usual)
+        for pair in compared(gates)
     ]
     assert any(slower)
-    for pair in compared(replace(usual, runs=lambda: runs)):
+    for pair in compared(replace(gates, runs=lambda: runs)):
         assert Verdict.REGRESSION not in {cell.judgement.verdict for cell in pair[1].cells}
 
 
 def test_of_a_part_the_gate_is_judged_by_that_part_alone(tmp_path: Path) -> None:
-    every = source(tmp_path, "gates")
-    narrowed = replace(every, narrowing=Narrowing(axes={"threads": "1"}))
+    gates = source(tmp_path, "gates")
+    narrowed = replace(gates, narrowing=Narrowing(axes={"threads": "1"}))
     passed = [
         index
-        for index, pair in enumerate(compared(every))
+        for index, pair in enumerate(compared(gates))
         if outcome(pair).startswith("gate passed")
     ]
     assert passed
@@ -93,12 +93,12 @@ def test_a_cell_that_its_gates_other_cells_decided_keeps_its_verdict_alone() -> 
                 records.append(replace(launch, side=side))
     plan = tuple({record.cell: None for record in records})
     run = make.run(purpose=GATE, sides={BASELINE: "before", CANDIDATE: "after"}, plan=plan)
-    whole = Results(tuple(records))
-    every = ReportSource(Results, lambda: [(run, 0)], of_run=lambda run: whole)
-    verdicts = {cell.cell.threads: cell.verdict for cell in compared(every)[0][1].cells}
+    results = Results(tuple(records))
+    gates = ReportSource(Results, lambda: [(run, 0)], of_run=lambda run: results)
+    verdicts = {cell.cell.threads: cell.verdict for cell in compared(gates)[0][1].cells}
     assert list(verdicts.values()).count(Verdict.NO_REGRESSION) >= 6
     for threads, verdict in verdicts.items():
         ((_, alone),) = compared(
-            replace(every, narrowing=Narrowing(axes={"threads": str(threads)}))
+            replace(gates, narrowing=Narrowing(axes={"threads": str(threads)}))
         )
         assert [cell.verdict for cell in alone.cells] == [verdict]

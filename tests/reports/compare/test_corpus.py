@@ -27,9 +27,9 @@ def random() -> np.random.Generator:
 def assert_few_alarms(rate: Rate) -> None:
     """Fail where so many alarms among so many comparisons contradict the allowed rate (p <
     .001)."""
-    assert rate.of > 0
-    chance = binomtest(rate.hits, rate.of, ALLOWED, alternative="greater").pvalue
-    assert chance > 1e-3, f"{rate.hits} false alarms in {rate.of} comparisons of identical code"
+    assert rate.trials > 0
+    chance = binomtest(rate.hits, rate.trials, ALLOWED, alternative="greater").pvalue
+    assert chance > 1e-3, f"{rate.hits} false alarms in {rate.trials} comparisons of identical code"
 
 
 def by_the_product(corpus: Corpus, random: np.random.Generator, about: int = 25) -> list[Decision]:
@@ -59,9 +59,9 @@ def test_identical_code_raises_no_alarm_in_thousands_of_comparisons(
     verdicts = []
     for framework in corpus.frameworks:
         pairs = corpus.pairs(framework, "a", "b")
-        for some in (pairs, calm(pairs)):
+        for drawn_from in (pairs, calm(pairs)):
             verdicts += [
-                replay.quick_gate(launches) for launches in from_everywhere(some, random, 250)
+                replay.quick_gate(launches) for launches in from_everywhere(drawn_from, random, 250)
             ]
     assert len(verdicts) >= 2000
     assert_few_alarms(replay.alarms(verdicts))
@@ -74,8 +74,8 @@ def test_a_slowdown_of_five_per_cent_is_found_where_launches_deviate_little(
     for framework in corpus.frameworks:
         deviation = replay.deviation(calm(corpus.pairs(framework, "a", "b")))
         pairs = replay.effect_pairs(corpus, framework, "plus5")
-        shown = replay.estimate(pairs)
-        assert shown.low > 1, "real extra work takes longer"
+        slowdown = replay.estimate(pairs)
+        assert slowdown.low > 1, "real extra work takes longer"
         if deviation <= 0.03:
             decisions = replay.gate_drawn(replay.exactly_five(pairs), random, 150)
             assert replay.alarms(decisions).interval[1] >= 0.85, framework

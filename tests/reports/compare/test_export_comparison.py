@@ -35,8 +35,8 @@ def judged(
     verdict: Verdict, ratio: float = 1.0, sentence: str = "a sentence", **changes: Any
 ) -> Judgement:
     estimate = Estimate(ratio, ratio * 0.99, ratio * 1.01, "signed ranks")
-    made = Judgement(verdict, sentence, 20, 20, estimate, 0.003, None, 0.04, 0.005, 19)
-    return Judgement(**{**vars(made), **changes})
+    judgement = Judgement(verdict, sentence, 20, 20, estimate, 0.003, None, 0.04, 0.005, 19)
+    return Judgement(**{**vars(judgement), **changes})
 
 
 def cell_of(
@@ -49,8 +49,10 @@ def cell_of(
 
 def comparison(*cells: CellComparison, **changes: Any) -> Comparison:
     mean = Estimate(1.012, 0.99, 1.03, "geometric mean of 4 cells") if cells else None
-    made = Comparison("torch 2.12", "torch 2.13", (HOST,), "gate", True, cells, mean, DEFAULT, ())
-    return Comparison(**{**vars(made), **changes})
+    defaults = Comparison(
+        "torch 2.12", "torch 2.13", (HOST,), "gate", True, cells, mean, DEFAULT, ()
+    )
+    return Comparison(**{**vars(defaults), **changes})
 
 
 HOLE = Judgement(Verdict.HOLE, "baseline: unsupported, no LSTM", 0, 0)
@@ -85,17 +87,21 @@ EXPORTERS = {form: exporter("compare", form) for form in ("markdown", "junit", "
 def check_markdown(text: str, exported: Comparison) -> None:
     assert text.startswith(f"<!-- dlbench {exported.purpose} -->\n")
     assert len(text) <= layout.MOST_CHARACTERS
-    short, fold, rest = text.partition("<details><summary>")
-    shown = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.DIFFERENT, Verdict.IMPROVEMENT)
-    changed = sum(cell.verdict in shown for cell in exported.cells)
-    for part, cells, bars in ((short, changed, 4), (rest, len(exported.cells), 6)):
+    short, fold, folded = text.partition("<details><summary>")
+    verdicts_shown = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.DIFFERENT, Verdict.IMPROVEMENT)
+    changed = sum(cell.verdict in verdicts_shown for cell in exported.cells)
+    for part, cells, bars in ((short, changed, 4), (folded, len(exported.cells), 6)):
         rows = [line for line in part.split("\n") if line.startswith("| ")]
         assert all(len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == bars for line in rows)
         left_out = sum(
             int(count) for count in re.findall(r"^\| \.\.\. and (\d+) more", part, re.MULTILINE)
         )
         assert len(rows) - (2 if cells else 0) - bool(left_out) + left_out == cells
-    assert (fold, rest.count("<details>"), rest.count("</details>")) == ("<details><summary>", 0, 1)
+    assert (fold, folded.count("<details>"), folded.count("</details>")) == (
+        "<details><summary>",
+        0,
+        1,
+    )
     inert_markdown(text)
 
 
@@ -125,18 +131,18 @@ def check_junit(text: str, exported: Comparison) -> None:
 
 
 def commands_of(text: str) -> list[tuple[str, dict[str, str], str]]:
-    """Return the level, the properties and the message of each line, as GitHub's runner reads it."""
+    """Return level, properties and message of each line, as GitHub's runner reads it."""
     commands = []
     for line in text.split("\n"):
         match = re.fullmatch(r"::(\w+) ([^:]*(?:%3A[^:]*)*)::(.*)", line)
         assert match is not None, line
         level, properties, message = match.groups()
         pairs = dict(part.split("=", 1) for part in properties.split(","))
-        given = {
+        decoded = {
             key: value.replace("%2C", ",").replace("%3A", ":").replace("%25", "%")
             for key, value in pairs.items()
         }
-        commands.append((level, given, message.replace("%25", "%")))
+        commands.append((level, decoded, message.replace("%25", "%")))
     return commands
 
 
@@ -146,7 +152,9 @@ def check_github(text: str, exported: Comparison) -> None:
     assert set(levels) <= {"error", "warning", "notice"}
     assert all(levels.count(level) <= annotations.MOST for level in levels)
     assert levels[1:] == sorted(levels[1:], key=["error", "warning", "notice"].index)
-    assert all(set(given) <= {"file", "title"} and message for _, given, message in commands)
+    assert all(
+        set(properties) <= {"file", "title"} and message for _, properties, message in commands
+    )
 
 
 CHECKS = {"markdown": check_markdown, "junit": check_junit, "github": check_github}
@@ -181,7 +189,7 @@ def test_a_comment_of_any_names_and_size_is_inert_and_fits(
 ) -> None:
     text = f"{name} @somebody #1 !2"
     broken = side(Status.CRASHED, text, flags=(Flag(THREADS_EXCEEDED, text),))
-    many = [
+    broken_cells = [
         CellComparison(
             CELL._replace(network=text, threads=1 + n),
             side(),
@@ -191,7 +199,7 @@ def test_a_comment_of_any_names_and_size_is_inert_and_fits(
         for n in range(cells)
     ]
     exported = comparison(
-        *many,
+        *broken_cells,
         *ONE_OF_EACH.values(),
         baseline=text,
         candidate=text,
@@ -230,17 +238,17 @@ def test_annotations_name_the_outcome_the_grave_cells_and_their_file() -> None:
         slower, *ONE_OF_EACH.values(), files={"train_step": "benchmarks/a, b: c%/train_step.py"}
     )
     commands = commands_of(EXPORTERS["github"](exported))
-    level, given, message = commands[0]
-    assert (level, given) == ("error", {"title": "dlbench gate"})
+    level, properties, message = commands[0]
+    assert (level, properties) == ("error", {"title": "dlbench gate"})
     assert message.startswith("gate failed: 2 of 9 cells are slower than the baseline")
-    _, given, message = commands[1]
-    assert given["file"] == "benchmarks/a, b: c%/train_step.py"
-    assert "train_step" in given["title"]
-    assert given["title"].endswith(": REGRESSION")
+    _, properties, message = commands[1]
+    assert properties["file"] == "benchmarks/a, b: c%/train_step.py"
+    assert "train_step" in properties["title"]
+    assert properties["title"].endswith(": REGRESSION")
     assert message == "Candidate / baseline 1.100 (1.089-1.111). a sentence; p 0.003."
     levels = [
-        (level, given["title"].rpartition(": ")[2])
-        for level, given, _ in commands_of(EXPORTERS["github"](ALL))
+        (level, properties["title"].rpartition(": ")[2])
+        for level, properties, _ in commands_of(EXPORTERS["github"](ALL))
     ]
     # Neither side can run the cell without a number, so that it needs no warning.
     assert levels[1:] == [

@@ -64,11 +64,11 @@ def test_of_identical_code_a_tail_is_as_rarely_called_slower_as_promised() -> No
     rng = np.random.default_rng(7)
     alarms, longer = 0, 0
     for _ in range(1000):
-        usual = pairs(LAST, 1.0, 0.01, int(rng.integers(2**32)))
+        medians = pairs(LAST, 1.0, 0.01, int(rng.integers(2**32)))
         tails = pairs(LAST, 1.0, 0.05, int(rng.integers(2**32)))
-        decided = deciding_look(*usual, tails=tails)
-        longer += decided != deciding_look(*usual)
-        alarms += judge_looks(*usual, tails=tails).verdict is Verdict.REGRESSION
+        decided = deciding_look(*medians, tails=tails)
+        longer += decided != deciding_look(*medians)
+        alarms += judge_looks(*medians, tails=tails).verdict is Verdict.REGRESSION
     assert alarms <= 2
     assert longer <= 0.1 * 1000
 
@@ -147,11 +147,11 @@ def test_the_first_look_seldom_passes_a_slowdown(deviation: float) -> None:
 
 
 def test_a_cell_whose_tail_looks_slower_is_measured_beyond_the_first_look() -> None:
-    usual = pairs(EARLY_LOOK, 1.0, 0.002)
+    medians = pairs(EARLY_LOOK, 1.0, 0.002)
     spreads = Spreads(CommonSpread(0.003**2, 6.0), CommonSpread(0.02**2, 6.0))
     slow, same = pairs(EARLY_LOOK, 1.1, 0.02, 4), pairs(EARLY_LOOK, 1.0, 0.02, 4)
-    assert deciding_look(*usual, tails=slow, spreads=spreads) is None
-    assert deciding_look(*usual, tails=same, spreads=spreads) == DEFAULT.looks[0]
+    assert deciding_look(*medians, tails=slow, spreads=spreads) is None
+    assert deciding_look(*medians, tails=same, spreads=spreads) == DEFAULT.looks[0]
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_the_smallest_effect_is_found_as_often_as_it_says(count: int) -> None:
     ("baseline", "candidate", "words"),
     [([], [], "one length"), ([1.0], [1.0, 2.0], "one length"), ([0.0], [1.0], "positive")],
 )
-def test_what_is_no_pair_is_refused(
+def test_unpaired_or_zero_times_are_refused(
     baseline: list[float], candidate: list[float], words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):

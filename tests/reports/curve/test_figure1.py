@@ -258,11 +258,11 @@ def test_the_picture_names_networks_rows_places_and_marks(tmp_path: Path) -> Non
 def test_any_figure_is_drawn_and_says_how_much_its_bars_cover(tmp_path: Path) -> None:
     # The extremes of three steps cover their median with 1 - 2 / 2**3.
     mixture = [make.record([1.0, 1.1, 0.9]), *records_of({128: 1.0})]
-    many = records_of({size: 1e-4 * size for size in range(1, 40)})
+    many_sizes = records_of({size: 1e-4 * size for size in range(1, 40)})
     missing = holes({16: Status.CRASHED, 32: Status.OUT_OF_MEMORY})
     for records, caption in (
         (mixture, "75 to 95 % interval"),
-        (many, "bars: 95 % interval"),
+        (many_sizes, "bars: 95 % interval"),
         (missing, ""),
     ):
         (written,) = figure1_to_picture(figure_of(records), tmp_path / "f.svg")

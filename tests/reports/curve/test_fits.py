@@ -30,12 +30,11 @@ def launches(
     times: Mapping[int, float], deviation: float, random: np.random.Generator, count: int = 3
 ) -> dict[int, Summary]:
     """So many launches of each time, of steps that are all alike."""
-    return {
-        p: summarise(
-            [[t * math.exp(deviation * random.standard_normal())] * 3 for _ in range(count)]
-        )
-        for p, t in times.items()
-    }
+    summaries = {}
+    for threads, seconds in times.items():
+        medians = [seconds * math.exp(deviation * random.standard_normal()) for _ in range(count)]
+        summaries[threads] = summarise([[median] * 3 for median in medians])
+    return summaries
 
 
 def law(tried: fits.Fits, name: str) -> Fit:
@@ -108,9 +107,9 @@ def test_intervals_of_three_launches_cover_the_truth_as_often_as_they_say() -> N
     tries, hits = 100, dict.fromkeys(("T(1)", "sigma", "kappa", "p*"), 0)
     for seed in range(tries):
         usl = law(fit_scaling(launches(TRUTH, 0.01, np.random.default_rng(seed))), "usl")
-        known = [0.5, 0.05, 0.01, math.sqrt((1 - 0.05) / 0.01)]
-        given_back = [usl.seconds_at_one, usl.serial, usl.crosstalk, usl.fastest_threads]
-        for name, value, estimate in zip(hits, known, given_back, strict=True):
+        true_values = [0.5, 0.05, 0.01, math.sqrt((1 - 0.05) / 0.01)]
+        estimates = [usl.seconds_at_one, usl.serial, usl.crosstalk, usl.fastest_threads]
+        for name, value, estimate in zip(hits, true_values, estimates, strict=True):
             assert estimate.low <= estimate.value <= estimate.high
             hits[name] += estimate.low <= value <= estimate.high
     least, most = binom.ppf([0.001, 0.999], tries, 0.95)
@@ -168,11 +167,11 @@ def test_a_parameter_at_its_bound_is_no_fit(
     times: Mapping[int, float], amdahl: str, usl: str
 ) -> None:
     tried = fit_scaling({p: published(t) for p, t in times.items()})
-    assert (
-        (amdahl in " ".join(law(tried, "amdahl").rejected))
-        if amdahl
-        else not law(tried, "amdahl").rejected
-    )
+    rejected = law(tried, "amdahl").rejected
+    if amdahl:
+        assert amdahl in " ".join(rejected)
+    else:
+        assert not rejected
     assert usl in " ".join(law(tried, "usl").rejected)
 
 
@@ -184,4 +183,7 @@ def test_a_small_misfit_of_precise_launches_is_tolerated_and_counted(deviation: 
     usl = law(fit_scaling(launches(bent, deviation, np.random.default_rng(5))), "usl")
     assert usl.rejected == ()
     width = usl.serial.high - usl.serial.low
-    assert width > 0.01 if deviation else width == pytest.approx(0.0, abs=1e-9)
+    if deviation:
+        assert width > 0.01
+    else:
+        assert width == pytest.approx(0.0, abs=1e-9)

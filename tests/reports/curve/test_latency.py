@@ -36,16 +36,16 @@ def content_of(*records: Record):
 
 @pytest.mark.parametrize(("name", "share"), [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)])
 def test_a_percentile_is_that_of_the_calls_with_none_trimmed(name: str, share: float) -> None:
-    made = calls(0.01)
-    percentile = LATENCIES[name][2](make.outcome(made))
+    durations = calls(0.01)
+    percentile = LATENCIES[name][2](make.outcome(durations))
     assert percentile == pytest.approx(
-        np.quantile(np.round(np.array(made) * 1e9) / 1e9, share), rel=1e-9
+        np.quantile(np.round(np.array(durations) * 1e9) / 1e9, share), rel=1e-9
     )
 
 
 def test_the_first_call_of_each_turn_does_not_count() -> None:
-    made = make.outcome([9.0, *[1.0] * 4, 9.0, *[1.0] * 5], turns=[5, 0, 6])
-    assert calls_of(made) == [1.0] * 9
+    outcome = make.outcome([9.0, *[1.0] * 4, 9.0, *[1.0] * 5], turns=[5, 0, 6])
+    assert calls_of(outcome) == [1.0] * 9
     # Calls that are as long as a turn hardly notice the pause, and there are no others.
     assert calls_of(make.outcome([9.0, 1.0, 9.0], turns=[1, 2])) == [9.0, 1.0, 9.0]
     assert calls_of(make.outcome([9.0, 1.0])) == [9.0, 1.0]
@@ -58,24 +58,24 @@ def test_the_first_call_of_each_turn_does_not_count() -> None:
 
 def test_calls_of_instances_are_those_of_each_and_not_their_joint_step() -> None:
     software = {"samples_ns_of_instances": [[2_000_000, 4_000_000], [3_000_000]]}
-    made = make.outcome([0.001, 0.002], software=software)
-    assert calls_of(made) == pytest.approx([0.002, 0.004, 0.003])
+    outcome = make.outcome([0.001, 0.002], software=software)
+    assert calls_of(outcome) == pytest.approx([0.002, 0.004, 0.003])
 
 
 @pytest.mark.parametrize(
-    ("count", "known"), [(3, set()), (4, {"p50"}), (20, {"p50", "p90"}), (200, set(LATENCIES))]
+    ("count", "expected"), [(3, set()), (4, {"p50"}), (20, {"p50", "p90"}), (200, set(LATENCIES))]
 )
-def test_a_percentile_needs_two_calls_beyond_it(count: int, known: set[str]) -> None:
-    made = make.outcome(calls(0.01, count))
+def test_a_percentile_needs_two_calls_beyond_it(count: int, expected: set[str]) -> None:
+    outcome = make.outcome(calls(0.01, count))
     assert {
-        name for name, (_, _, percentile) in LATENCIES.items() if percentile(made) is not None
-    } == known
+        name for name, (_, _, percentile) in LATENCIES.items() if percentile(outcome) is not None
+    } == expected
 
 
 def test_the_report_has_cells_of_inference_alone_and_marks_the_least_of_each_place() -> None:
     quick, slow = launches(0.01, framework="onnx"), launches(0.02, framework="torch")
-    other = [*launches(0.03, threads=2), *make.launches(0.5)]
-    content = content_of(*quick, *slow, *other)
+    elsewhere = [*launches(0.03, threads=2), *make.launches(0.5)]
+    content = content_of(*quick, *slow, *elsewhere)
     assert [(row.cell.cell.framework, row.calls, bool(row.best)) for row in content.rows] == [
         ("onnx", 1200, True),
         ("torch", 1200, False),

@@ -64,11 +64,11 @@ def launches(
     *,
     text: dict[str, Any] | None = None,
     ended: str = "",
-    of: dict[str, Any] | None = None,
+    network_fields: dict[str, Any] | None = None,
     **axes: Any,
 ) -> list[Record]:
     """Three launches of a network; the first one trained."""
-    fields = dict(of or network())
+    fields = dict(network_fields or network())
     numbers = fields.pop("data")
     records = [
         replace(record, network={"family": "recurrent", "numbers": numbers})
@@ -96,14 +96,16 @@ FLOORS = {"rnn": 2.4, "gru": 2.05, "lstm": 2.1}
 
 def records(seconds=0.01, sizes=(64, 128), layers=(1, 2)):
     """A made-up study: twice the size and a layer more help, and cost twice as much."""
-    made = []
+    study_records = []
     for cell in COSTS:
         for size in sizes:
             for deep in layers:
                 loss = falling(LENGTHS[cell] / (size // 64), FLOORS[cell] - 0.01 * deep)
                 cost = seconds * COSTS[cell] * size / 64 * deep
-                made += launches(cost, blocks(loss), of=network(cell, deep, size))
-    return made
+                study_records += launches(
+                    cost, blocks(loss), network_fields=network(cell, deep, size)
+                )
+    return study_records
 
 
 def shown(content, form="terminal", **options):
@@ -148,11 +150,11 @@ def test_the_longest_curve_counts_and_of_equal_ones_the_newest():
 @given(st.floats(-0.02, 0.02), st.sampled_from([50, 300, 500, 550]))
 def test_another_framework_confirms_a_curve_up_to_step_500(error, where):
     curve = blocks(falling(200))
-    other = [[step, loss * (1 + error * (step == where))] for step, loss in curve]
+    other_curve = [[step, loss * (1 + error * (step == where))] for step, loss in curve]
     training = only(
         [
             launches(0.01, curve)[0],
-            launches(0.01, other[:-1], framework="jax", adapter="jax", mode="jit")[0],
+            launches(0.01, other_curve[:-1], framework="jax", adapter="jax", mode="jit")[0],
         ]
     )
     (check,) = training.checks
@@ -176,7 +178,10 @@ def test_a_record_without_a_readable_curve_is_skipped(changed):
     record = launches(0.01, blocks(falling(200)))[0]
     object.__setattr__(record, "outcome", record.outcome._replace(**changed))
     assert training_of(record) is None
-    assert training_of(launches(0.01, [[50, 3.0]], of=network(vocabulary=10000))[0]) is None
+    assert (
+        training_of(launches(0.01, [[50, 3.0]], network_fields=network(vocabulary=10000))[0])
+        is None
+    )
 
 
 # Times to a loss.
@@ -208,11 +213,11 @@ def test_the_target_is_the_largest_share_that_any_network_reached_and_others_nev
     assert shares == {share: share for share in lengths}
     half_way = study_of(launches(0.01, blocks(falling(5000))))  # none came half way
     assert half_way.conclusions.texts[0].share == 0.9
-    both = [
+    two_networks = [
         *launches(0.01, blocks(falling(200))),
-        *launches(0.005, blocks(falling(900)), of=network("rnn")),
+        *launches(0.005, blocks(falling(900)), network_fields=network("rnn")),
     ]
-    content = study_of(both)
+    content = study_of(two_networks)
     assert {
         time.point.at.cell: time.hours_to_target is None for time in content.conclusions.times
     } == {"gru": False, "rnn": True}
@@ -229,11 +234,11 @@ def test_findings_have_the_verdicts_of_claims():
     assert {evidence[name].verdict.value for name in ("G1", "G2", "G3", "lstm")} == {"reproduces"}
     costs = [question.found.value for question, _ in evidence["gru"].figures]
     assert costs == pytest.approx([2.0] * 6)
-    both = [
-        *launches(1.0, blocks(falling(100)), of=network("rnn")),
+    two_networks = [
+        *launches(1.0, blocks(falling(100)), network_fields=network("rnn")),
         *launches(1.0, blocks(falling(200))),
     ]
-    (worse, *_) = study_of(both).conclusions.findings
+    (worse, *_) = study_of(two_networks).conclusions.findings
     assert (worse.name, worse.evidence.verdict.value) == ("G1", "differs")
 
 
@@ -241,11 +246,11 @@ def test_at_equal_time_a_costly_cell_has_fewer_steps():
     plain, gated = network("rnn"), network("gru")
     verdicts = {}
     for cost in (1.0, 10.0):
-        both = [
-            *launches(0.01, blocks(falling(200)), of=plain),
-            *launches(0.01 * cost, blocks(falling(180)), of=gated),
+        two_networks = [
+            *launches(0.01, blocks(falling(200)), network_fields=plain),
+            *launches(0.01 * cost, blocks(falling(180)), network_fields=gated),
         ]
-        (_, finding, *_) = study_of(both).conclusions.findings
+        (_, finding, *_) = study_of(two_networks).conclusions.findings
         verdicts[cost] = finding.evidence.verdict.value
     assert verdicts == {1.0: "reproduces", 10.0: "differs"}
 
@@ -261,8 +266,8 @@ def test_every_quantity_fits_a_terminal_beside_the_published_losses(quantity):
 
 def test_a_line_of_csv_for_each_speed_and_keys_of_json():
     reason = "the loss was not finite in steps 51 to 100"
-    cut_short = launches(0.02, [[50, 3.0]], of=network("lstm", 3, 64), ended=reason)
-    untrained = launches(0.02, of=network("lstm", 2, 256))
+    cut_short = launches(0.02, [[50, 3.0]], network_fields=network("lstm", 3, 64), ended=reason)
+    untrained = launches(0.02, network_fields=network("lstm", 2, 256))
     content = study_of([*records(), *cut_short, *untrained])
     lines = list(csv.DictReader(io.StringIO(shown(content, "csv"))))
     assert len(lines) == 14

@@ -38,10 +38,10 @@ def spread(
 @examples(50)
 def test_a_line_without_noise_is_found_again(fixed: float, per_step: float, points: int) -> None:
     fit = fit_line({steps: published(fixed + per_step * steps) for steps in STEPS[:points]})
-    whole = fixed + per_step * STEPS[0]
+    first_point = fixed + per_step * STEPS[0]
     residual = fit.largest_residual
-    assert fit.fixed.value == pytest.approx(fixed, rel=1e-6, abs=1e-7 * whole)
-    assert fit.per_step.value == pytest.approx(per_step, rel=1e-6, abs=1e-7 * whole)
+    assert fit.fixed.value == pytest.approx(fixed, rel=1e-6, abs=1e-7 * first_point)
+    assert fit.per_step.value == pytest.approx(per_step, rel=1e-6, abs=1e-7 * first_point)
     assert (residual is None) is (fit.fixed.low is None) is (points == 2)
     assert residual is None or residual < 1e-6
 
@@ -66,9 +66,9 @@ def test_the_study_of_2017_has_the_lines_worked_out_of_it_by_hand() -> None:
     }
     curves = study_of_2017().curves
     fits = {(curve.cell.mode, fit.hidden): fit for curve in curves for fit in curve.findings.fits}
-    for which, (fixed, per_step) in expected.items():
-        assert fits[which].fixed.value * 2000 == pytest.approx(fixed, rel=0.07)
-        assert fits[which].per_step.value * 1e6 == pytest.approx(per_step, rel=0.02)
+    for line, (fixed, per_step) in expected.items():
+        assert fits[line].fixed.value * 2000 == pytest.approx(fixed, rel=0.07)
+        assert fits[line].per_step.value * 1e6 == pytest.approx(per_step, rel=0.02)
 
 
 @given(SECONDS, st.floats(-2.0, 3.0))
@@ -170,13 +170,13 @@ def test_lines_threads_crossings_and_rows() -> None:
         (curve.cell.mode, curve.cell.device, curve.cell.threads, curve.host.fingerprint): curve
         for curve in content.curves
     }
-    one = rows["eager", "cpu", 1, make.MACHINE]
-    fits = one.findings.fits
+    one_thread = rows["eager", "cpu", 1, make.MACHINE]
+    fits = one_thread.findings.fits
     assert [(fit.hidden, fit.per_step.value) for fit in fits] == [
         (n, pytest.approx(1e-5 * n, rel=1e-4)) for n in (10, 100, 500)
     ]
     assert all(abs(fit.fixed.value) < 1e-5 * fit.hidden for fit in fits)
-    assert {grown.knee.hidden for grown in one.findings.growth if grown.inputs == 2} == {100}
+    assert {grown.knee.hidden for grown in one_thread.findings.growth if grown.inputs == 2} == {100}
     assert {
         row.faster_from for row in content.conclusions.threads if row.curve.cell.threads == 4
     } == {100}
@@ -210,10 +210,10 @@ def test_lines_threads_crossings_and_rows() -> None:
     assert (eager.sizes, eager.compared) == (9, 9)
 
 
-def test_what_cannot_be_used_stands_in_the_first_table_alone() -> None:
-    many = {"threads": make.threads(1, 1.0, cpu_per_wall=3.0)}
+def test_unusable_launches_are_in_the_first_table_alone() -> None:
+    too_many_threads = {"threads": make.threads(1, 1.0, cpu_per_wall=3.0)}
     exceeding = [
-        replace(record, outcome=record.outcome._replace(**many))
+        replace(record, outcome=record.outcome._replace(**too_many_threads))
         for size in GRID
         for record in small(1.0, *size, mode="eager", threads=1)
     ]

@@ -36,14 +36,14 @@ def study_of(records: list[Record]) -> Curves:
 
 def everything() -> list[Record]:
     """A row for few chains, one for many, and what the three orders cost in one of them."""
-    few, many = {"mode": "eager"}, {"mode": "compile"}
+    for_few, for_many = {"mode": "eager"}, {"mode": "compile"}
     records = []
     for chains in CHAINS:
-        records += launches(1e-3 * chains, chains, **few)
-        records += launches(8e-3, chains, **many)
-        records += launches(5e-4 * chains, chains, "synchronous", **few)
-        records += launches(2e-4 * chains, chains, "bipartite", **few)
-    records += launches(6.4e-3, 1, "", **few)
+        records += launches(1e-3 * chains, chains, **for_few)
+        records += launches(8e-3, chains, **for_many)
+        records += launches(5e-4 * chains, chains, "synchronous", **for_few)
+        records += launches(2e-4 * chains, chains, "bipartite", **for_few)
+    records += launches(6.4e-3, 1, "", **for_few)
     records.append(make.hole(Status.CRASHED, "signal 11", mode="loop", network="fcn5"))
     return records
 
@@ -74,12 +74,12 @@ def test_a_gpu_is_compared_with_the_best_of_the_cpus() -> None:
 
 
 def test_exactness_is_compared_within_a_row_at_equal_chains_and_units() -> None:
-    others = [
+    other_rows = [
         *launches(1e-9, 1, "synchronous", mode="compile", threads=2),
         *launches(1e-9, 1, "synchronous", 64, mode="eager"),
         *launches(1e-9, 1, "synchronous", machine="m-two", mode="eager"),
     ]
-    exactness = study_of([*everything(), *others]).conclusions.exactness
+    exactness = study_of([*everything(), *other_rows]).conclusions.exactness
     costs = {(cost.order, cost.chains): cost.ratio.value for cost in exactness}
     assert costs == {
         **{("sequential", chains): pytest.approx(2.0) for chains in CHAINS},

@@ -57,11 +57,11 @@ times = st.floats(0.001, 1000.0)
 @examples(60)
 @given(times, times, times, st.sampled_from((2, 4, 8)), st.sampled_from((1, 3)))
 def test_figures_keep_to_their_definitions(
-    whole: float, part: float, team: float, count: int, threads: int
+    alone: float, part: float, team: float, count: int, threads: int
 ) -> None:
     batch = 16 * count
     line = line_of(
-        *launches(whole, batch_size=batch, threads=threads),
+        *launches(alone, batch_size=batch, threads=threads),
         *launches(part, batch_size=16, threads=threads),
         *launches(team, batch_size=batch, threads=threads, world_size=count),
         cpus=8,
@@ -69,7 +69,7 @@ def test_figures_keep_to_their_definitions(
     point = point_of(line, count, batch, threads)
     # Seconds are kept in whole nanoseconds.
     assert value(point.findings.strong) == pytest.approx(
-        (whole / team, whole / team / count), rel=1e-5
+        (alone / team, alone / team / count), rel=1e-5
     )
     rates = [
         p.cell.items_per_second
@@ -221,14 +221,14 @@ def test_shares_keep_to_their_definitions(
 
 
 def trained(
-    records: list[Record], losses: list[float], asked: int = 200, **software: Any
+    records: list[Record], losses: list[float], loss_steps: int = 200, **software: Any
 ) -> list[Record]:
     """Return these launches with losses after each 100 of so many further steps."""
     points = [[100.0 * (place + 1), loss] for place, loss in enumerate(losses)]
     return [
         replace(
             record,
-            protocol=Protocol(loss_steps=asked),
+            protocol=Protocol(loss_steps=loss_steps),
             outcome=record.outcome._replace(
                 losses=points, software={**record.outcome.software, **software}
             ),

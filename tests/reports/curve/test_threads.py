@@ -212,7 +212,7 @@ def test_unusable_cells_take_no_part_but_are_shown() -> None:
     assert advice(curve_of({2: 1.0})) == "only 2 threads timed: nothing to compare"
 
 
-def test_what_is_left_out_is_said() -> None:
+def test_cells_that_are_left_out_are_counted() -> None:
     one_worker = records_of({1: 1.0, 2: 0.5, 4: 0.8})
     two_workers = records_of({1: 0.1, 2: 0.1, 3: 0.1}, world_size=2)
     unknown = make.record(framework="pytest-benchmark", mode="imported")
@@ -231,13 +231,13 @@ def observed(
     seconds: float, p: int, waiting: float = 0.0, throttled: float = 0.0, switches: int = 0
 ) -> Outcome:
     wall = 5 * seconds
-    seen = make.threads(p, wall, min(p, 2))
-    other = make.contention(
+    threads = make.threads(p, wall, min(p, 2))
+    contention = make.contention(
         run_queue_seconds=waiting * wall,
         throttled_seconds=throttled * wall,
         involuntary_switches=switches,
     )
-    return make.outcome([seconds] * 5, threads=seen, contention=other)
+    return make.outcome([seconds] * 5, threads=threads, contention=contention)
 
 
 def pair(quick: Outcome, slow: Outcome, p: int) -> Curve:
@@ -322,9 +322,9 @@ def test_findings_past_all_cpus_follow_where_there_is_smt() -> None:
 
 def disturbed(p: int, seconds: float) -> list[Record]:
     """Three launches whose threads waited a third of the time, with CPUs enough for all of them."""
-    other = make.contention(run_queue_seconds=p * 5 * seconds / 3)
+    contention = make.contention(run_queue_seconds=p * 5 * seconds / 3)
     result = make.outcome(
-        [seconds] * 5, threads=make.threads(p, 5 * seconds, p * 2 / 3), contention=other
+        [seconds] * 5, threads=make.threads(p, 5 * seconds, p * 2 / 3), contention=contention
     )
     return [make.record(result=result, threads=p, launch=n) for n in range(3)]
 
@@ -345,9 +345,7 @@ def test_a_disturbed_count_takes_no_part() -> None:
     assert findings([curve_of({1: 1.0, 2: 0.5}, extra=disturbed(4, 5.0))]) == []
 
 
-def test_where_all_were_disturbed_all_take_part_but_a_count_past_the_cpus_does_not_win_by_that() -> (
-    None
-):
+def test_if_all_counts_were_disturbed_none_past_the_cpus_wins_by_that() -> None:
     curve = curve_of({8: 0.9}, extra=[*disturbed(1, 1.0), *disturbed(2, 0.6)])
     assert best(curve) == 2
     assert advice(curve) == (
@@ -364,17 +362,22 @@ LAW = {p: 0.5 * (1 + 0.05 * (p - 1) + 0.01 * p * (p - 1)) / p for p in (1, 2, 3,
 
 def test_laws_are_fitted_to_the_bound_row_and_penalties_to_the_other() -> None:
     free = {**{p: 1.02 * t for p, t in LAW.items()}, 16: 0.9}
-    both = curves_of([*records_of(LAW, affinity=BOUND), *records_of(free)], WIDE)
-    bound_curve, other = sorted(both, key=bound, reverse=True)
-    assert (curve_name(bound_curve), curve_name(other)) == ("torch eager, bound", "torch eager")
+    curves = curves_of([*records_of(LAW, affinity=BOUND), *records_of(free)], WIDE)
+    bound_curve, free_curve = sorted(curves, key=bound, reverse=True)
+    assert (curve_name(bound_curve), curve_name(free_curve)) == (
+        "torch eager, bound",
+        "torch eager",
+    )
     assert bound_curve.findings.fits.fitted_threads == tuple(LAW)
     assert bound_curve.findings.fits.chosen == "usl"
-    assert other.findings.fits is None
+    assert free_curve.findings.fits is None
     for point in bound_curve.points:
         assert point.findings.past_physical_cores is None
         assert penalty(point).p_value is None
-    assert [point.at for point in other.points if penalty(point).p_adjusted is not None] == [16]
-    assert penalty(other.points[-1]).verdict is RatioVerdict.SLOWER
+    assert [point.at for point in free_curve.points if penalty(point).p_adjusted is not None] == [
+        16
+    ]
+    assert penalty(free_curve.points[-1]).verdict is RatioVerdict.SLOWER
     # Without a bound row the counts up to the CPUs are fitted, and have Karp and Flatt's fraction.
     (alone,) = curves_of(records_of({**LAW, 16: 5.0}), WIDE)
     assert alone.findings.fits.fitted_threads == tuple(LAW)
@@ -417,27 +420,25 @@ def test_advice_and_findings_cannot_contradict_one_another(
 def test_penalties_are_adjusted_for_all_comparisons_of_the_report() -> None:
     random = np.random.default_rng(5)
     times_of = {"fcn5": {1: 1.0, 2: 0.5, 4: 0.52}, "fcn8": {1: 1.0, 2: 0.5, 4: 0.55, 8: 0.6}}
-    noisy = {
-        name: {
-            p: [t * f for f in np.exp(0.02 * random.standard_normal(3))] for p, t in times.items()
-        }
-        for name, times in times_of.items()
-    }
-    curves = curves_of(
-        [r for name, times in noisy.items() for r in records_of(times, network=name)]
-    )
+    noisy: dict[str, dict[int, list[float]]] = {}
+    records = []
+    for name, times in times_of.items():
+        noisy[name] = {}
+        for p, seconds in times.items():
+            noisy[name][p] = list(seconds * np.exp(0.02 * random.standard_normal(3)))
+        records += records_of(noisy[name], network=name)
+    curves = curves_of(records)
     # By hand, best and fastest within the cores and within the CPUs being 2 threads: 4 for fcn5; 4
     # and 8 for fcn8.
-    raw = {
-        (name, p): welch(summarise([[t] for t in times[p]]), summarise([[t] for t in times[2]]))
-        for name, times in noisy.items()
-        for p in times
-        if p > 2
-    }
+    raw = {}
+    for name, launches in noisy.items():
+        summaries = {p: summarise([[t] for t in seconds]) for p, seconds in launches.items()}
+        for p in launches:
+            if p > 2:
+                raw[name, p] = welch(summaries[p], summaries[2])
     assert [best(curve) for curve in curves] == [2, 2]
-    expected = dict(
-        zip(raw, holm([value for value in raw.values() if value is not None]), strict=True)
-    )
+    p_values = [value for value in raw.values() if value is not None]
+    expected = dict(zip(raw, holm(p_values), strict=True))
     for curve in curves:
         for point in curve.points:
             if point.at > 2:
@@ -459,10 +460,10 @@ def test_with_too_few_launches_the_ratio_decides_and_is_said_to() -> None:
         ),
         "  torch eager: gets worse on 1 of 1 networks: fcn5 1.60x at 4",
     ]
-    some = curves_of(
+    curves = curves_of(
         [*records_of({2: 0.5, 4: 0.8}), *records_of({2: [0.5], 4: [0.8]}, network="fcn8")]
     )
-    head, sentence = findings(some)
+    head, sentence = findings(curves)
     assert "untested: by the ratio's interval, fewer than 3 launches" in head
     assert "fcn5 1.60x at 4, fcn8 1.60x at 4 (untested)" in sentence
 
@@ -484,8 +485,8 @@ def test_a_framework_that_computes_nothing_is_in_no_finding_and_costs_no_signifi
     assert penalty(by_framework["torch"].points[2]).family == 1
     # A real framework whose parity is unchecked still counts.
     unchecked = make.outcome([1.0] * 5, parity=make.parity("unchecked", "no reference"))
-    (one,) = curves_of([make.record(result=unchecked)])
-    assert computes(one)
+    (curve_unchecked,) = curves_of([make.record(result=unchecked)])
+    assert computes(curve_unchecked)
 
 
 # The picture.

@@ -92,9 +92,7 @@ def test_samples_of_several_steps_give_faults_of_a_step() -> None:
     assert parts[0].seconds == pytest.approx(0.02)
 
 
-def test_a_launch_with_few_samples_says_that_they_are_too_few_and_one_that_was_not_followed_has_none() -> (
-    None
-):
+def test_a_launch_with_few_samples_says_so_and_one_that_was_not_followed_has_none() -> None:
     short = trend(np.full(12, 1.0))
     assert len(short.parts) < FEWEST_PARTS
     text = " ".join(exporter("trend", "terminal")([short]).split())

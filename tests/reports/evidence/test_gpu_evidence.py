@@ -87,10 +87,14 @@ def launch(
 ) -> Record:
     """A launch of 100 steps on a GPU; events and busy time as shares of the wall time."""
     result = make.outcome([step] * 100)
+    event_ns = None
+    if events is not None:
+        event_ns = [round(sample_ns * events) for sample_ns in result.samples_ns]
+    busy_seconds = None if busy is None else busy * step
     device = DeviceEvidence(
         name="NVIDIA H200",
-        event_ns=None if events is None else [round(each * events) for each in result.samples_ns],
-        busy_seconds=None if busy is None else busy * step,
+        event_ns=event_ns,
+        busy_seconds=busy_seconds,
         launches=120.0,
         peak_memory_bytes=5 * 10**9,
     )
@@ -108,7 +112,7 @@ def sentence(record: Record) -> str:
     return flag.sentence
 
 
-def test_on_the_cpu_nothing_of_this_is_looked_at() -> None:
+def test_gpu_evidence_is_ignored_on_the_cpu() -> None:
     record = launch(events=0.5, busy=0.1, of_gpu=telemetry([OWN, OTHER], reasons=0x40))
     on_cpu = replace(record, cell=record.cell._replace(device="cpu"))
     plain = replace(
@@ -258,54 +262,61 @@ def test_the_store_knows_whether_a_gpu_was_shared() -> None:
 
 
 def test_joules_of_a_mini_batch() -> None:
-    seen = observe_launch(launch().outcome, telemetry())
-    assert (seen.joules_per_minibatch, seen.energy_method) == (
+    observation = observe_launch(launch().outcome, telemetry())
+    assert (observation.joules_per_minibatch, observation.energy_method) == (
         pytest.approx(30.0),
         "energy counter",
     )
     no_counter = telemetry(joules=None, watts=280.0)
-    seen = observe_launch(launch().outcome, no_counter)
-    assert (seen.joules_per_minibatch, seen.energy_method) == (
+    observation = observe_launch(launch().outcome, no_counter)
+    assert (observation.joules_per_minibatch, observation.energy_method) == (
         pytest.approx(28.0),
         "integral of power",
     )
     # Half of the region was not of the timed steps: its energy is not theirs.
-    seen = observe_launch(launch(step=0.05).outcome, telemetry())
-    assert seen.joules_per_minibatch == pytest.approx(15.0)
+    observation = observe_launch(launch(step=0.05).outcome, telemetry())
+    assert observation.joules_per_minibatch == pytest.approx(15.0)
     # A part of a GPU has no power of its own.
     part = telemetry()
     part["gpu"]["part"] = True
-    seen = observe_launch(launch().outcome, part)
-    assert (seen.joules_per_minibatch, seen.part_of_gpu) == (None, True)
-    assert seen.watts is not None
+    observation = observe_launch(launch().outcome, part)
+    assert (observation.joules_per_minibatch, observation.part_of_gpu) == (None, True)
+    assert observation.watts is not None
 
 
-def test_what_a_launch_shows() -> None:
-    seen = observe_launch(
+def test_the_observation_of_a_launch() -> None:
+    observation = observe_launch(
         launch(busy=0.5, events=0.99).outcome, telemetry(reasons=in_region(0x4, 1.0))
     )
-    assert seen.name == "NVIDIA H200"
-    assert (seen.event_per_wall, seen.busy_share, seen.busy_source) == (
+    assert observation.name == "NVIDIA H200"
+    assert (observation.event_per_wall, observation.busy_share, observation.busy_source) == (
         pytest.approx(0.99),
         0.5,
         "profile",
     )
-    assert seen.temperature == (pytest.approx(55.0), 50.0, 60.0)
-    assert seen.sm_mhz == (1980, 1980, 1980)
-    assert (seen.clock_reasons, seen.slowed_share) == ({"power cap": 1.0}, 0.0)
-    assert (seen.sent_bytes_per_second, seen.received_bytes_per_second) == (2000, None)
-    assert (seen.samples, seen.other_processes, seen.power_limit_watts) == (51, 0, 700.0)
-    assert (seen.peak_memory_bytes, seen.used_memory_bytes) == (5 * 10**9, 20 * 10**9)
+    assert observation.temperature == (pytest.approx(55.0), 50.0, 60.0)
+    assert observation.sm_mhz == (1980, 1980, 1980)
+    assert (observation.clock_reasons, observation.slowed_share) == ({"power cap": 1.0}, 0.0)
+    assert (observation.sent_bytes_per_second, observation.received_bytes_per_second) == (
+        2000,
+        None,
+    )
+    assert (observation.samples, observation.other_processes, observation.power_limit_watts) == (
+        51,
+        0,
+        700.0,
+    )
+    assert (observation.peak_memory_bytes, observation.used_memory_bytes) == (5 * 10**9, 20 * 10**9)
 
 
 def test_the_launches_of_a_cell_together() -> None:
     hot = telemetry(temperature=80, reasons=in_region(0x4, 1.0))
     records = [launch(events=0.99), launch(events=0.97), launch(events=1.0, of_gpu=hot)]
-    seen = observe_device(records)
-    assert seen.event_per_wall == pytest.approx(0.99)
-    assert seen.temperature == (pytest.approx(55.0), 50.0, 80)
-    assert seen.clock_reasons == {"power cap": pytest.approx(1 / 3)}
-    assert seen.samples == 153
+    observation = observe_device(records)
+    assert observation.event_per_wall == pytest.approx(0.99)
+    assert observation.temperature == (pytest.approx(55.0), 50.0, 80)
+    assert observation.clock_reasons == {"power cap": pytest.approx(1 / 3)}
+    assert observation.samples == 153
     assert observe_device([]) is None
 
 

@@ -70,9 +70,9 @@ def test_launches_in_different_states_are_flagged_with_both_and_the_remedy():
     assert QUANTITIES["faults"].value(cell) == (5000, None, None)
 
 
-def test_what_is_in_force_already_is_not_advised():
-    kept = launch([0] * 10 + [9000] * 10)._replace(software={"tunable": ["keep_heap"]})
-    (cell,) = build_matrix(results_of([kept] * 3)).cells.values()
+def test_a_setting_in_force_is_not_advised():
+    launch_with_heap = launch([0] * 10 + [9000] * 10)._replace(software={"tunable": ["keep_heap"]})
+    (cell,) = build_matrix(results_of([launch_with_heap] * 3)).cells.values()
     (flag,) = [flag for flag in cell.flags if flag.kind is MEMORY_STATES]
     assert "0 to 9,000 pages" in flag.sentence
     assert "keep_heap" not in flag.sentence

@@ -24,15 +24,15 @@ def against(groups, common=False):
         freedoms = np.full(len(groups), freedoms.sum())
     counts = np.array([len(group) for group in groups])
     column = (np.array([np.mean(group) for group in groups]), variances / counts, freedoms)
-    estimates = Estimates(*(each[:, None] for each in column))
+    estimates = Estimates(*(statistic[:, None] for statistic in column))
     shape = len(groups), 1
     return against_others(estimates, np.ones(shape, dtype=bool), np.full(shape, common))
 
 
 @given(LOGS, LOGS)
-def test_of_two_nodes_it_is_welchs_t(one, other):
-    result = against([one, other])
-    expected = stats.ttest_ind(one, other, equal_var=False)
+def test_of_two_nodes_it_is_welchs_t(first, second):
+    result = against([first, second])
+    expected = stats.ttest_ind(first, second, equal_var=False)
     ends = expected.confidence_interval(0.95)
     assert result.p_values()[0, 0] == pytest.approx(expected.pvalue, rel=1e-6, abs=1e-12)
     assert result.freedoms[0, 0] == pytest.approx(expected.df)
@@ -45,9 +45,9 @@ def test_of_two_nodes_it_is_welchs_t(one, other):
 
 
 @given(LOGS, LOGS)
-def test_of_two_nodes_that_deviate_alike_it_is_students_t(one, other):
-    result = against([one, other], common=True)
-    expected = stats.ttest_ind(one, other, equal_var=True)
+def test_of_two_nodes_that_deviate_alike_it_is_students_t(first, second):
+    result = against([first, second], common=True)
+    expected = stats.ttest_ind(first, second, equal_var=True)
     assert result.p_values()[0, 0] == pytest.approx(expected.pvalue, rel=1e-6, abs=1e-12)
 
 
@@ -56,15 +56,17 @@ def test_of_more_nodes_it_is_the_contrast_of_means_with_no_more_freedom_than_the
     result = against(groups)
     parts = [np.var(group, ddof=1) / len(group) for group in groups]
     for place, own in enumerate(groups):
-        others = [np.mean(group) for number, group in enumerate(groups) if number != place]
+        other_means = [np.mean(group) for number, group in enumerate(groups) if number != place]
         shares = [
-            part * (1.0 if number == place else 1 / len(others) ** 2)
+            part * (1.0 if number == place else 1 / len(other_means) ** 2)
             for number, part in enumerate(parts)
         ]
         freedom = sum(shares) ** 2 / sum(
             s**2 / (len(group) - 1) for s, group in zip(shares, groups, strict=True)
         )
-        assert result.values[place, 0] == pytest.approx(np.mean(own) - np.mean(others), abs=1e-9)
+        assert result.values[place, 0] == pytest.approx(
+            np.mean(own) - np.mean(other_means), abs=1e-9
+        )
         assert result.variances[place, 0] == pytest.approx(sum(shares), rel=1e-6)
         assert result.freedoms[place, 0] == pytest.approx(min(freedom, len(own) - 1), rel=1e-6)
 
@@ -72,9 +74,9 @@ def test_of_more_nodes_it_is_the_contrast_of_means_with_no_more_freedom_than_the
 def test_a_node_without_the_benchmark_or_without_others_has_no_difference():
     table = Estimates(*(np.array([[1.0], [2.0], [np.nan]]) for _ in range(3)))
     only_the_first = np.array([[True], [False], [True]])
-    found = against_others(table, only_the_first, np.zeros((3, 1), dtype=bool))
-    assert np.isnan(found.values[:, 0]).tolist() == [True, False, True]
-    assert found.values[1, 0] == 1.0
+    contrasts = against_others(table, only_the_first, np.zeros((3, 1), dtype=bool))
+    assert np.isnan(contrasts.values[:, 0]).tolist() == [True, False, True]
+    assert contrasts.values[1, 0] == 1.0
 
 
 def test_launches_without_any_spread_show_the_least_difference_and_none_where_there_is_none():

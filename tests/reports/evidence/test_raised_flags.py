@@ -21,22 +21,24 @@ LARGE = Host("m", "64 CPUs", 32, 64, 64.0, logical_cpus=64, machine_cpus=64)
 def flags(
     requested: int = 1,
     cpu_per_wall: float | None = None,
-    each: list[float] | None = None,
+    cpu_seconds: list[float] | None = None,
     says: int | None = -1,
     host: Host | None = HOST,
     device: str = "cpu",
     quota: float = 0.0,
     helpers: int = 0,
-    other: dict[str, Any] | None = None,
+    outcome_fields: dict[str, Any] | None = None,
     **contention: Any,
 ) -> list[str]:
-    """The names of the flags of a launch of 10 s, whose threads had ``each`` of these CPU
+    """The names of the flags of a launch of 10 s, whose threads had ``cpu_seconds`` of CPU
     seconds."""
-    of_threads = {} if each is None else {"cpu_seconds_by_thread": each}
-    seen = make.threads(requested, 10.0, cpu_per_wall, says, helpers=helpers, **of_threads)
+    of_threads = {} if cpu_seconds is None else {"cpu_seconds_by_thread": cpu_seconds}
+    thread_evidence = make.threads(
+        requested, 10.0, cpu_per_wall, says, helpers=helpers, **of_threads
+    )
     result = make.outcome(
-        [1.0] * 10, threads=seen, contention=make.contention(**contention)
-    )._replace(**(other or {}))
+        [1.0] * 10, threads=thread_evidence, contention=make.contention(**contention)
+    )._replace(**(outcome_fields or {}))
     record = make.record(result=result, threads=requested, device=device, cpu_quota=quota)
     return [flag.kind.name for flag in record_flags(record, host)]
 
@@ -93,24 +95,24 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     # The CPUs that the launch had, rather than those that the host was probed with.
     "four bound to two": (
         (4, 2.0),
-        {"host": LARGE, "run_queue_seconds": 20.0, "other": {"cpus": [3, 7]}},
+        {"host": LARGE, "run_queue_seconds": 20.0, "outcome_fields": {"cpus": [3, 7]}},
         "",
     ),
     "four on 64": ((4, 2.0), {"host": LARGE, "run_queue_seconds": 20.0}, "contended"),
     "four on four of a narrower host": (
         (4, 2.0),
-        {"run_queue_seconds": 20.0, "other": {"cpus": [0, 1, 2, 3]}},
+        {"run_queue_seconds": 20.0, "outcome_fields": {"cpus": [0, 1, 2, 3]}},
         "contended",
     ),
     "four on four of no host": (
         (4, 1.0),
-        {"host": None, "other": {"cpus": [0, 1, 2, 3]}},
+        {"host": None, "outcome_fields": {"cpus": [0, 1, 2, 3]}},
         "threads_unused",
     ),
     # 64 CPUs lost 1 s of 10 each; the launch had two of them.
     "stolen from all": (
         (2, 2.0),
-        {"host": LARGE, "steal_seconds": 64.0, "other": {"cpus": [0, 1]}},
+        {"host": LARGE, "steal_seconds": 64.0, "outcome_fields": {"cpus": [0, 1]}},
         "contended",
     ),
     # A quota of the cell's own is no disturbance, and the CPUs that it leaves to others are theirs.
@@ -172,29 +174,47 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     # Unknown evidence raises nothing.
     "no contention known": ((2, 1.9), NOTHING_KNOWN, ""),
     # Results.
-    "wrong": ((), {"other": {"parity": make.parity("disagrees", "update error 1")}}, "parity"),
+    "wrong": (
+        (),
+        {"outcome_fields": {"parity": make.parity("disagrees", "update error 1")}},
+        "parity",
+    ),
     "unchecked": (
         (),
-        {"other": {"parity": make.parity("unchecked", "no reference")}},
+        {"outcome_fields": {"parity": make.parity("unchecked", "no reference")}},
         "parity_unchecked",
     ),
     "not finite": (
         (),
-        {"other": {"final_loss_finite": False, "final_loss": None}},
+        {"outcome_fields": {"final_loss_finite": False, "final_loss": None}},
         "loss_not_finite",
     ),
     # The loss of each of the first steps, and after the last one.
     "a loss that stands still": (
         (),
-        {"other": {"parity": make.parity("agrees")._replace(losses=[2.5, 2.5]), "final_loss": 2.5}},
+        {
+            "outcome_fields": {
+                "parity": make.parity("agrees")._replace(losses=[2.5, 2.5]),
+                "final_loss": 2.5,
+            }
+        },
         "loss_constant",
     ),
     "a loss that moves later": (
         (),
-        {"other": {"parity": make.parity("agrees")._replace(losses=[2.5, 2.5]), "final_loss": 2.4}},
+        {
+            "outcome_fields": {
+                "parity": make.parity("agrees")._replace(losses=[2.5, 2.5]),
+                "final_loss": 2.4,
+            }
+        },
         "",
     ),
-    "never steady": ((), {"other": {"steady": False}, "device": "cuda:0"}, "no_steady_state"),
+    "never steady": (
+        (),
+        {"outcome_fields": {"steady": False}, "device": "cuda:0"},
+        "no_steady_state",
+    ),
 }
 
 
@@ -234,8 +254,8 @@ def test_marks_are_unlike_one_another() -> None:
 def test_the_quota_of_the_launch_counts_not_that_of_the_host() -> None:
     record = make.record([1.0] * 10, threads=2)
     waiting = make.contention(throttled_seconds=5.0, run_queue_seconds=5.0)
-    seen = make.threads(2, 10.0, 1.0)
-    record = replace(record, outcome=record.outcome._replace(contention=waiting, threads=seen))
+    threads = make.threads(2, 10.0, 1.0)
+    record = replace(record, outcome=record.outcome._replace(contention=waiting, threads=threads))
     assert [flag.kind.name for flag in record_flags(record, HOST)] == ["contended"]
     (own,) = record_flags(replace(record, quota_cpus=0.5), HOST)
     assert own.kind.name == "throttled"

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,8 @@ def lines_of(
     if not keys:
         yield from ({**above, **item} for item in content)
         return
-    for item in content if isinstance(content, list) else [content]:
+    items = content if isinstance(content, list) else [content]
+    for item in items:
         yield from lines_of(item[keys[0]], keys[1:], {**above, **item})
 
 
@@ -65,9 +65,7 @@ def test_csv_says_what_json_says(
                 and column != "flags"
                 and not column.endswith("wait_policy")
             ):
-                value = reduce(
-                    lambda value, key: None if value is None else value[key],
-                    column.split("."),
-                    line,
-                )
+                value = line
+                for key in column.split("."):
+                    value = None if value is None else value[key]
                 assert text == ("" if value is None else str(value)), column

@@ -180,8 +180,8 @@ def test_no_line_is_longer_than_a_terminal_and_no_number_is_cut(
         for entry in row[1:]
         if entry.plain != layout.MISSING
     ]
-    shown = re.split(r"\s+", text)
-    assert all(field in shown for field in fields)
+    words = re.split(r"\s+", text)
+    assert all(field in words for field in fields)
     for name, export in OF_THREADS.items():
         CHECKS[name](export(threads(matrix)))
     for name in ("markdown", "latex", "csv", "json"):
@@ -217,7 +217,7 @@ def test_a_command_is_never_broken_over_lines() -> None:
     st.lists(st.from_regex(r"[a-z`-]{1,12}", fullmatch=True), min_size=1, max_size=40),
     st.integers(20, 100),
 )
-def test_nothing_is_lost_and_everything_else_fits(words: list[str], width: int) -> None:
+def test_wrapping_loses_no_word_and_fits_the_width(words: list[str], width: int) -> None:
     line = " ".join(words)
     lines = wrapped(line, width)
     assert " ".join(" ".join(lines).split()) == line

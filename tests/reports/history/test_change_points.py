@@ -28,7 +28,7 @@ def confirmed(steps: tuple[LevelChange, ...]) -> list[LevelChange]:
 def share_alarmed(series: list[np.ndarray], drifting: bool = False) -> float:
     """Return the share of series, each searched by itself, in which a change is confirmed."""
     return float(
-        np.mean([bool(confirmed(find_steps([one], drifting=[drifting])[0])) for one in series])
+        np.mean([bool(confirmed(find_steps([logs], drifting=[drifting])[0])) for logs in series])
     )
 
 
@@ -142,8 +142,8 @@ def test_every_change_of_a_long_series_is_found():
     sizes = [0.05, -0.09, 0.06, 0.05, -0.06, 0.05, -0.04]
     apart = clear(*zip(places[1:], sizes[1:], strict=True), nights=3000)
     assert [step.position for step in find_steps([apart])[0]] == places[1:]
-    whole = clear(*zip(places, sizes, strict=True), nights=3000)
-    assert [step.position for step in find_steps([whole])[0]] == places
+    all_changes = clear(*zip(places, sizes, strict=True), nights=3000)
+    assert [step.position for step in find_steps([all_changes])[0]] == places
 
 
 @given(

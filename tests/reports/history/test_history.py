@@ -95,18 +95,18 @@ def test_a_night_with_one_side_only_is_no_ratio():
 def test_machines_are_never_one_series():
     rng = np.random.default_rng(8)
     cells = {1: factory.cell(), 2: factory.cell()}
-    here = simulated.rows(1, "", simulated.nights(rng, 15)[0], machine="here")
-    there = simulated.rows(2, "", simulated.nights(rng, 15)[0] + 1, machine="there")
-    all_series = series_of(together(here, there), cells)
+    first = simulated.rows(1, "", simulated.nights(rng, 15)[0], machine="here")
+    second = simulated.rows(2, "", simulated.nights(rng, 15)[0] + 1, machine="there")
+    all_series = series_of(together(first, second), cells)
     assert [(series.machine, len(series)) for series in all_series] == [("here", 15), ("there", 15)]
-    assert build_history(together(here, there), cells).changes == []
+    assert build_history(together(first, second), cells).changes == []
 
 
 def test_disturbed_nights_are_kept_and_not_searched():
     rng = np.random.default_rng(9)
     baseline, candidate = simulated.nights(rng, 60, "quiet", [(40, math.log(1.05))])
     disturbed = np.isin(np.arange(60), [10, 11, 12, 39, 40, 41])
-    some = disturbed | np.isin(
+    contended = disturbed | np.isin(
         np.arange(60), [20, 21]
     )  # of these nights as many launches were quiet
     candidate[disturbed] += 0.5
@@ -116,7 +116,7 @@ def test_disturbed_nights_are_kept_and_not_searched():
             1,
             "candidate",
             candidate,
-            contended_launches=np.where(some, simulated.LAUNCHES, 0),
+            contended_launches=np.where(contended, simulated.LAUNCHES, 0),
             quiet=~disturbed,
         ),
     )
@@ -184,17 +184,17 @@ def test_differences_name_package_protocol_and_digest_and_nothing_measured():
     assert differences(before, replace(before, launch=4, run="another")) == ()
 
 
-def test_what_changed_reads_two_records_of_each_side_and_each_once(nights):
-    asked = []
+def test_differences_are_read_from_two_records_of_each_side_once(nights):
+    keys_read = []
 
     def read(run: str, cell: int, side: str):
-        asked.append((run, cell, side))
+        keys_read.append((run, cell, side))
         return recorded(
             "2.14.0" if run == "run-040" and side == "candidate" else "2.13.0", side=side
         )
 
     history = add_differences(build_history(nights, CELLS), read)
-    assert sorted(asked) == [
+    assert sorted(keys_read) == [
         (run, 1, side) for run in ("run-039", "run-040") for side in ("baseline", "candidate")
     ]
     ((_, change),) = history.changes
@@ -324,8 +324,8 @@ def test_a_drift_is_in_every_format():
 
 def test_csv_has_a_line_for_each_change_and_each_drift():
     step, slope = history_of(3, changed=(1,)), drifting()
-    both = replace(step, cells=(*step.cells, *slope.cells))
-    lines = list(csv.DictReader(io.StringIO(history_to_csv(both))))
+    history = replace(step, cells=(*step.cells, *slope.cells))
+    lines = list(csv.DictReader(io.StringIO(history_to_csv(history))))
     assert [line["state"] for line in lines] == ["confirmed", "ongoing"]
 
 
@@ -338,10 +338,11 @@ def test_what_changed_along_a_drift_is_read_from_its_ends():
         assert (run in ends, cell, side) == (True, 1, "")
         return recorded("2.14.0" if run == ends[1] else "2.13.0")
 
-    ((_, known),) = add_differences(history, read).drifts
-    assert known.differences is not None
+    ((_, drift_with_differences),) = add_differences(history, read).drifts
+    assert drift_with_differences.differences is not None
     assert ("torch", "2.13.0", "2.14.0") in {
-        (difference.what, difference.before, difference.after) for difference in known.differences
+        (difference.what, difference.before, difference.after)
+        for difference in drift_with_differences.differences
     }
     assert "torch 2.13.0 -> 2.14.0" in history_to_markdown(add_differences(history, read)).replace(
         "\\", ""
@@ -358,19 +359,19 @@ def test_a_picture_shades_a_drift(tmp_path):
 
 def test_nights_of_unknown_machines_are_shown_and_not_judged():
     rng = np.random.default_rng(3)
-    known = simulated.nights(rng, 30, "quiet", [(15, math.log(1.5))])[1]
-    frame = simulated.rows(1, "", known, machine=UNKNOWN_MACHINE)
+    series_with_step = simulated.nights(rng, 30, "quiet", [(15, math.log(1.5))])[1]
+    frame = simulated.rows(1, "", series_with_step, machine=UNKNOWN_MACHINE)
     history = build_history(frame, CELLS)
     (series,) = history.cells
     assert len(series) == 30
     assert (series.changes, series.drift) == ((), None)
-    assert build_history(simulated.rows(1, "", known), CELLS).changes != []
+    assert build_history(simulated.rows(1, "", series_with_step), CELLS).changes != []
     text = " ".join(history_to_terminal(replace(history, everything=True)).split())
     assert "Not searched for changes: the machine is unknown." in text
     assert "Not searched: 1 series of an unknown machine." in text
     assert "No change" not in text
     assert json.loads(history_to_json(history))["series_searched"] == 0
-    mixed = build_history(together(frame, simulated.rows(2, "", known)), CELLS)
+    mixed = build_history(together(frame, simulated.rows(2, "", series_with_step)), CELLS)
     assert [series.machine for series, _ in mixed.changes] == ["m-one"]
 
 
@@ -387,14 +388,14 @@ def from_file(
     interpreter: str = "CPython 3.11.7", options: dict[str, object] | None = None, **commit: object
 ):
     """Return a record of another program's benchmark, as its file is imported."""
-    kept = {
+    file_content = {
         "name": "test_a",
         "options": options or {},
         "version": "5.1.0",
         "commit_info": {**COMMIT, **commit},
     }
     cell = imported_cell("tests/test_a.py::test_a")._asdict()
-    record = factory.record(result=factory.outcome(software={FOREIGN_KEY: kept}), **cell)
+    record = factory.record(result=factory.outcome(software={FOREIGN_KEY: file_content}), **cell)
     return replace(record, interpreter=interpreter, environment=f"digest of {interpreter}")
 
 

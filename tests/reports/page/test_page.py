@@ -65,16 +65,16 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def kept(name: str, tmp_path_factory: pytest.TempPathFactory) -> Document:
+def stored(name: str, tmp_path_factory: pytest.TempPathFactory) -> Document:
     return document(kept_store(tmp_path_factory.mktemp("stores"), name))
 
 
 @pytest.fixture(scope="module")
-def page(name: str, kept: Document) -> str:
+def page(name: str, stored: Document) -> str:
     with pytest.MonkeyPatch.context() as patch:
         if name != DRAWN:
             patch.setattr("dlbench.reports.page.sections.MOST_CELLS_DRAWN", 0)
-        return page_to_file_text(kept)
+        return page_to_file_text(stored)
 
 
 def check_opened(page: str) -> None:
@@ -86,16 +86,15 @@ def check_opened(page: str) -> None:
 
 
 def test_the_page_has_every_cell_with_its_numbers_launches_and_reasons(
-    kept: Document, page: str
+    stored: Document, page: str
 ) -> None:
     check_html(page)
     check_opened(page)
     assert not re.search(r"<th[^>]*></th>", page)
     data = block(page)
-    for cell, wanted in zip(data["cells"], matrix_cells(kept.matrix), strict=True):
-        assert [cell[name] for name in ("machine", "status", "flags")] == [
-            wanted[name] for name in ("machine", "status", "flags")
-        ]
+    for cell, expected in zip(data["cells"], matrix_cells(stored.matrix), strict=True):
+        for name in ("machine", "status", "flags"):
+            assert cell[name] == expected[name]
         # The raw samples on the page give the number again.
         counting = [
             launch for launch in cell["launches"] if launch["counts"] and launch.get("samples_ns")
@@ -104,25 +103,25 @@ def test_the_page_has_every_cell_with_its_numbers_launches_and_reasons(
             [ns * 1e-9 / launch["steps_per_sample"] for ns in launch["samples_ns"]]
             for launch in counting
         ]
-        if wanted["seconds_per_minibatch"] and cell["status"] == "ok":
+        if expected["seconds_per_minibatch"] and cell["status"] == "ok":
             assert summarise(samples).median == pytest.approx(
-                wanted["seconds_per_minibatch"]["median"], rel=1e-6
+                expected["seconds_per_minibatch"]["median"], rel=1e-6
             )
 
 
 def test_the_doctors_findings_stand_in_the_provenance_once_a_machine(tmp_path: Path) -> None:
-    kept = document(kept_store(tmp_path, "faults"))
+    faults = document(kept_store(tmp_path, "faults"))
     finding = Finding(
         "governor", "CPU governor", Severity.HARMS, "powersave", "The clock <changes>."
     )
-    runs = kept.source.runs()
+    runs = faults.source.runs()
 
     def with_runs(*runs: tuple[Run, int]) -> Document:
-        return replace(kept, source=replace(kept.source, runs=lambda: list(runs)))
+        return replace(faults, source=replace(faults.source, runs=lambda: list(runs)))
 
     nothing = [(replace(run, doctor=()), count) for run, count in runs]
     later = [(replace(run, doctor=(finding,), started=MADE), count) for run, count in runs]
-    assert examined(kept) == []  # the doctor was not asked then
+    assert examined(faults) == []  # the doctor was not asked then
     once = [["harms", "CPU governor: powersave", finding.why]] * len(
         {run.machine for run, _ in runs}
     )
@@ -136,9 +135,10 @@ def test_the_doctors_findings_stand_in_the_provenance_once_a_machine(tmp_path: P
     assert block(text, "provenance-data")["runs"][0]["doctor"][0]["name"] == "governor"
 
 
-def examined(of: Document) -> list[list[str]]:
-    tables = [table for table in provenance_tables(of) if "examined" in table.title]
-    return [[entry.text for entry in row[1:]] for table in tables for row in table.rows]
+def examined(page_document: Document) -> list[list[str]]:
+    tables = [table for table in provenance_tables(page_document) if "examined" in table.title]
+    rows = itertools.chain.from_iterable(table.rows for table in tables)
+    return [[entry.text for entry in row[1:]] for row in rows]
 
 
 def test_the_sections_are_those_of_the_reports_that_have_something_to_tell(
@@ -170,9 +170,9 @@ def test_the_policy_allows_the_one_style_and_the_one_script_alone(page: str) -> 
     assert "style=" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
 
 
-@pytest.mark.parametrize(("of", "turn"), [("cpu", 0), ("faults", 1)])
-def test_hostile_texts_are_inert(tmp_path: Path, of: str, turn: int) -> None:
-    store = hostile_store(tmp_path, of, turn)
+@pytest.mark.parametrize(("name", "turn"), [("cpu", 0), ("faults", 1)])
+def test_hostile_texts_are_inert(tmp_path: Path, name: str, turn: int) -> None:
+    store = hostile_store(tmp_path, name, turn)
     text = page_to_file_text(document(store, title=HOSTILE[turn * 7], note="\n\n".join(HOSTILE)))
     check_html(text)
     check_opened(text)
@@ -197,22 +197,22 @@ def test_an_empty_result_and_nothing_but_failures_have_a_page() -> None:
 
 
 @pytest.mark.parametrize("name", [DRAWN], indirect=True)
-def test_a_page_is_the_same_for_the_same_results(kept: Document, page: str) -> None:
-    assert page_to_file_text(replace(kept, source=replace(kept.source))) == page
+def test_a_page_is_the_same_for_the_same_results(stored: Document, page: str) -> None:
+    assert page_to_file_text(replace(stored, source=replace(stored.source))) == page
 
 
 def test_each_cell_without_a_time_is_counted_once(tmp_path: Path) -> None:
-    kept = document(kept_store(tmp_path, "faults"))
-    counts = [int(count) for count in re.findall(r"\b\d+\b", findings(kept.matrix, [])[0])]
-    timed, cells, *others = counts
-    assert timed + sum(others) == cells == len(kept.matrix.cells)
+    faults = document(kept_store(tmp_path, "faults"))
+    counts = [int(count) for count in re.findall(r"\b\d+\b", findings(faults.matrix, [])[0])]
+    timed, cells, *reasons = counts
+    assert timed + sum(reasons) == cells == len(faults.matrix.cells)
 
 
 def test_the_head_has_sentences_of_the_reports() -> None:
-    of = document(EXAMPLE, all_runs=True)
+    example = document(EXAMPLE, all_runs=True)
     tuning = reports()["tuning"]
-    headlines = [tuning.headline(tuning.analyse(of.source))]
-    assert "tuning makes 3 of 9 rows faster" in " ".join(findings(of.matrix, headlines))
+    headlines = [tuning.headline(tuning.analyse(example.source))]
+    assert "tuning makes 3 of 9 rows faster" in " ".join(findings(example.matrix, headlines))
 
 
 @pytest.mark.parametrize("tunings", [["installed"], ["installed", "tuned"]])
@@ -223,8 +223,8 @@ def test_settings_that_all_rows_have_in_common_stand_in_the_heading_alone(
     matrix = make.matrix(*(make.record(framework=name, tuning=tuning) for name, tuning in names))
     column = overview_column(matrix)
     assert column is not None
-    (_, picture, _), *others = panels(matrix, column, rankings(matrix, column))
-    assert not others
+    (_, picture, _), *further_panels = panels(matrix, column, rankings(matrix, column))
+    assert not further_panels
     assert overview_place(matrix, column).endswith("as installed") == (len(tunings) == 1)
     assert (", installed" in picture) == (len(tunings) > 1)
 
@@ -234,8 +234,8 @@ def test_the_overview_shows_the_threads_with_most_numbers_and_of_these_none_beyo
 ):
     def column(*threads: int, cores: int | None = 2) -> int | None:
         records = [make.record(threads=count) for count in threads]
-        shown = overview_column(make.matrix(*records, cores=cores))
-        return None if shown is None else shown.threads
+        chosen = overview_column(make.matrix(*records, cores=cores))
+        return None if chosen is None else chosen.threads
 
     assert column(1, 2, 4) == 2
     assert column(1, 2, 4, cores=None) == 4

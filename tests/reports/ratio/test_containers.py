@@ -61,7 +61,7 @@ HEEDS = tuple(
 )
 
 
-def test_one_that_ignores_the_quota_is_told_what_to_set() -> None:
+def test_a_framework_that_ignores_its_quota_is_told_what_to_set() -> None:
     (row,) = analyse(*IGNORES).rows
     assert (row.threads, row.unlimited, row.sees_quota, row.best, row.cpus) == (2, 2, False, 1, 1)
     assert row.throttled == 0.75
@@ -73,7 +73,7 @@ def test_one_that_ignores_the_quota_is_told_what_to_set() -> None:
     assert "takes 1.31x" in headline(analyse(*IGNORES))[0]
 
 
-def test_one_that_heeds_it_has_nothing_to_set() -> None:
+def test_a_framework_that_heeds_its_quota_has_nothing_to_set() -> None:
     (row,) = analyse(*HEEDS).rows
     assert (row.threads, row.sees_quota, row.best) == (1, True, 1)
     assert "Set" not in advice(row)
@@ -121,9 +121,9 @@ def test_the_page_has_frameworks_down_quotas_across_and_a_mean_over_networks() -
         )
     )
     content = analyse(*IGNORES, *second, *HEEDS)
-    shown = SHOW(content)
-    assert "geometric mean of 2 networks" in shown
-    assert shown.count("1.31x") >= 4
+    page = SHOW(content)
+    assert "geometric mean of 2 networks" in page
+    assert page.count("1.31x") >= 4
     found_data = REPORT.as_data(content)
     rows, (mean,) = found_data["rows"], found_data["means"]
     assert (mean["framework"], mean["cpu_quota"], mean["networks"], mean["verdict"]) == (
@@ -133,7 +133,7 @@ def test_the_page_has_frameworks_down_quotas_across_and_a_mean_over_networks() -
         "slower",
     )
     assert mean["ratio"]["value"] == pytest.approx(1.31, rel=0.01)
-    assert mean["advice"] in " ".join(line.strip() for line in shown.splitlines())
+    assert mean["advice"] in " ".join(line.strip() for line in page.splitlines())
     assert headline(content)[0].endswith(mean["advice"])
     assert sorted((row["framework"], row["network"]) for row in rows) == [
         ("jax", "fcn5"),

@@ -46,8 +46,10 @@ def cells(
     seconds: float, placement: str = "resident", waiting: float = 0.0, **of_cell: Any
 ) -> list[Record]:
     """Three launches, whose threads wait for a CPU for this share of the time."""
-    seen = make.contention(run_queue_seconds=waiting * 5 * seconds, others_cpu_seconds=0.0)
-    return make.changed(make.launches(seconds, placement=placement, **of_cell), contention=seen)
+    contention = make.contention(run_queue_seconds=waiting * 5 * seconds, others_cpu_seconds=0.0)
+    return make.changed(
+        make.launches(seconds, placement=placement, **of_cell), contention=contention
+    )
 
 
 def loader(seconds: float, threads: int, workers: int, **of_cell: Any) -> list[Record]:
@@ -157,10 +159,10 @@ def test_the_best_split_is_within_the_cpus_and_others_cost(
     content = analyse(*(loader(*split_of_cpus) for split_of_cpus in timed))
     (split,) = REPORT.as_data(content)["splits"]
     assert (split["threads"], split["loader_workers"]) == best
-    shown = " ".join(SHOW(content).split())
+    page = " ".join(SHOW(content).split())
     for text in words:
         assert text in split["advice"]
-        assert text in shown
+        assert text in page
 
 
 def test_the_page_and_a_missing_cell() -> None:
@@ -175,9 +177,9 @@ def test_the_page_and_a_missing_cell() -> None:
     content = analyse(
         cells(0.5), cells(0.7, "fed"), loader(0.8, 1, 0), loader(0.8, 1, 0, storage="disk"), refused
     )
-    shown = " ".join(SHOW(content).split())
-    assert "torch loop, fed: n/a, this adapter keeps the mini-batch resident" in shown
-    assert "loader w0, disk" in shown
+    page = " ".join(SHOW(content).split())
+    assert "torch loop, fed: n/a, this adapter keeps the mini-batch resident" in page
+    assert "loader w0, disk" in page
     assert len(REPORT.as_data(content)["splits"]) == 2
     assert "costs time in 3 of 3 cells" in headline(content)[0]
     assert "dlbench run feed" in SHOW(analyse(cells(0.5)))

@@ -1,5 +1,6 @@
 """`dlbench report fleet`: what it reads, what it leaves out, and its words, data and picture."""
 
+import itertools
 import math
 import re
 from dataclasses import asdict, replace
@@ -88,13 +89,12 @@ def kind(logs):
     """Return a kind of the log-medians of launches, shape (nodes, benchmarks, launches), nodes
     named n1, n2, ..."""
     names = [f"n{place + 1}" for place in range(len(logs))]
-    times = {
-        f"benchmark {place}": {
-            name: summarise([[s] for s in launches])
-            for name, launches in zip(names, times_of_nodes, strict=True)
-        }
-        for place, times_of_nodes in enumerate(np.exp(logs.transpose(1, 0, 2)))
-    }
+    times = {}
+    for place, times_of_nodes in enumerate(np.exp(logs.transpose(1, 0, 2))):
+        summaries = {}
+        for name, launches in zip(names, times_of_nodes, strict=True):
+            summaries[name] = summarise([[seconds] for seconds in launches])
+        times[f"benchmark {place}"] = summaries
     return Kind(KIND, {name: NodeSeen(name) for name in names}, times)
 
 
@@ -130,14 +130,11 @@ def by_node(kinds):
 def ratios(times):
     """Return by node and benchmark the value and ends of every ratio, and by node its verdict."""
     nodes = by_node(report_of(times))
-    each_of = {
-        (name, line.get("network")): line["ratio"]
-        for name, node in nodes.items()
-        for line in (node, *node["on"])
-    }
-    numbers = {
-        (*at, end): ratio[end] for at, ratio in each_of.items() for end in ("value", "low", "high")
-    }
+    numbers = {}
+    for name, node in nodes.items():
+        for line in (node, *node["on"]):
+            for end in ("value", "low", "high"):
+                numbers[name, line.get("network"), end] = line["ratio"][end]
     return numbers, {name: node["verdict"] for name, node in nodes.items()}
 
 
@@ -159,10 +156,12 @@ def test_names_order_and_scale_change_nothing(times, random, names, scale):
     assert {at: renamed[called[at[0]], *at[1:]] for at in numbers} == pytest.approx(
         numbers, rel=1e-6
     )
-    scaled = {
-        name: {net: [scale * t for t in networks[net]] for net in networks}
-        for name, networks in times.items()
-    }
+    scaled = {}
+    for name, networks in times.items():
+        scaled[name] = {
+            network: [scale * seconds for seconds in launches]
+            for network, launches in networks.items()
+        }
     assert ratios(records(scaled))[0] == pytest.approx(numbers, rel=1e-5)
 
 
@@ -219,12 +218,12 @@ def test_readings_that_others_disturbed_and_repeated_ones_do_not_count():
     assert REPORT.headline(kinds) == [NOTHING]
     # Of another library the rates do not compare; and who asks for a network asks for no speed of
     # the machine.
-    other = {
+    with_other_library = {
         **dict.fromkeys(SAME, calm),
         "n6": [replace(reading, method="NumPy 3") for reading in calm],
     }
     assert "n6 is not compared on 2 benchmarks" in " ".join(
-        shown(report_of(records(SAME), other)).split()
+        shown(report_of(records(SAME), with_other_library)).split()
     )
     narrowed = report_of(
         records(SAME), dict.fromkeys(SAME, calm), narrowing=Narrowing(axes={"network": "fcn5"})
@@ -234,14 +233,14 @@ def test_readings_that_others_disturbed_and_repeated_ones_do_not_count():
     }
 
 
-def test_what_is_missing_is_said():
+def test_missing_results_are_listed():
     times = {**SAME, "n2": {"fcn5": 1.0}}
-    measured = [
-        replace(record, environment="other")
-        if (record.node.name, record.cell.network) == ("n4", "fcn8")
-        else record
-        for record in records(times)
-    ]
+    measured = []
+    for record in records(times):
+        if (record.node.name, record.cell.network) == ("n4", "fcn8"):
+            measured.append(replace(record, environment="other"))
+        else:
+            measured.append(record)
     measured += [
         replace(
             make.hole(Status.CRASHED, "signal 11", run="r9", machine=KIND.fingerprint),
@@ -251,10 +250,10 @@ def test_what_is_missing_is_said():
     measured += records({"x1": {"fcn5": 1.0}}, machine="kind-2")
     wrong = make.outcome(parity=make.parity("disagrees", "wrong"))
     measured += [replace(record, outcome=wrong) for record in records({"n8": {"fcn5": 1.0}})]
-    other = replace(KIND, fingerprint="kind-2", name="Xeon, 2 CPUs")
-    lines = REPORT.as_data(report_of(measured, hosts={KIND.fingerprint: KIND, "kind-2": other}))[
-        "missing"
-    ]
+    other_kind = replace(KIND, fingerprint="kind-2", name="Xeon, 2 CPUs")
+    lines = REPORT.as_data(
+        report_of(measured, hosts={KIND.fingerprint: KIND, "kind-2": other_kind})
+    )["missing"]
     fcn8 = "1 benchmark (fcn8, mini-batch 64, torch eager, 1 thread)"
     assert lines == [
         "n8 has no result that counts (3 parity failed).",
@@ -279,8 +278,8 @@ def test_one_fleet_can_be_chosen_and_one_that_is_not_there_is_an_error():
 
 
 def test_of_many_nodes_the_slowest_are_shown_and_the_others_counted():
-    many = {f"n{number:03}": {"fcn5": 1.0} for number in range(60)} | {"n030": {"fcn5": 1.5}}
-    kinds = report_of(records(many))
+    times = {f"n{number:03}": {"fcn5": 1.0} for number in range(60)} | {"n030": {"fcn5": 1.5}}
+    kinds = report_of(records(times))
     text = shown(kinds, top=5)
     assert "55 further nodes: 55 same." in " ".join(text.split())
     assert text.index("n030") < text.index("n000")
@@ -296,7 +295,8 @@ ROUNDS = 120
 def judged(logs):
     """Return the ratios on benchmarks, and the mean of each node."""
     (nodes,) = contrasts([kind(logs)])
-    return [ratio for _, benchmarks in nodes for ratio in benchmarks], [mean for mean, _ in nodes]
+    means, ratios_of_nodes = zip(*nodes, strict=True)
+    return list(itertools.chain(*ratios_of_nodes)), list(means)
 
 
 @pytest.mark.parametrize(
@@ -316,12 +316,13 @@ def test_alike_nodes_raise_few_false_alarms_and_intervals_cover_what_they_say(sh
         noise = rng.normal(0.0, 0.03, shape)
         noise[0] *= noisy
         families = judged(logs + noise)
-        alarms.append(
-            [any(ratio.p_adjusted < SIGNIFICANCE for ratio in family) for family in families]
-        )
-        covered.append(
-            [np.mean([r.ratio.low <= 1 <= r.ratio.high for r in family]) for family in families]
-        )
+        alarms_of_families, shares_covered = [], []
+        for family in families:
+            alarms_of_families.append(any(ratio.p_adjusted < SIGNIFICANCE for ratio in family))
+            covers = [ratio.ratio.low <= 1 <= ratio.ratio.high for ratio in family]
+            shares_covered.append(np.mean(covers))
+        alarms.append(alarms_of_families)
+        covered.append(shares_covered)
     most = binom.ppf(0.999, ROUNDS, SIGNIFICANCE)
     assert np.sum(alarms, axis=0).max() <= most
     for share in np.mean(covered, axis=0):

@@ -122,10 +122,10 @@ def test_the_fastest_mode_stands_for_a_framework_unless_all_are_asked_for() -> N
     ]
     best = only(progress_of(records))
     assert [(s.cell.row.mode, s.modes) for s in best] == [("fast", 2), ("compile", 2)]
-    every = only(progress_of(records, all_modes=True))
+    all_stands = only(progress_of(records, all_modes=True))
     modes = [("fast", True), ("m", False), ("compile", False), ("m", False)]
-    assert [(s.cell.row.mode, s.oldest) for s in every] == modes
-    by_mode = {s.cell.row.mode: s.speedup for s in every if s.cell.row.framework == "torch"}
+    assert [(s.cell.row.mode, s.oldest) for s in all_stands] == modes
+    by_mode = {s.cell.row.mode: s.speedup for s in all_stands if s.cell.row.framework == "torch"}
     assert by_mode["compile"] == best[1].speedup
     # Asked for all or not, what it comes to is the same.
     assert progress_of(records).overall == progress_of(records, all_modes=True).overall
@@ -186,8 +186,8 @@ def test_the_summary_is_of_the_newest_over_the_oldest_that_have_every_network() 
 def test_a_mean_over_disturbed_networks_is_marked_and_names_them() -> None:
     fcn8 = launches(1.0, "tensorflow", "2.21.0", network="fcn8")
     disturbed = make.changed(fcn8, contention=make.contention(steal_seconds=20.0))
-    others = [*launches(2.0, network="fcn5"), *launches(2.0, network="fcn8")]
-    analysis = progress_of([*others, *launches(1.0, "tensorflow", "2.21.0"), *disturbed])
+    old_launches = [*launches(2.0, network="fcn5"), *launches(2.0, network="fcn8")]
+    analysis = progress_of([*old_launches, *launches(1.0, "tensorflow", "2.21.0"), *disturbed])
     (overall,) = analysis.overall
     assert [group.network for group in overall.disturbed] == ["fcn8"]
     text = " ".join(FORMATS["terminal"](analysis).split())

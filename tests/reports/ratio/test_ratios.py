@@ -29,8 +29,8 @@ SECONDS = st.floats(0.1, 10.0)
 
 
 def matrix_of(records, hosts=None):
-    known = {make.MACHINE: Host(make.MACHINE, "two cores", 2, 2, 2.0)}
-    return build_matrix(Results(tuple(records), hosts or known))
+    default_hosts = {make.MACHINE: Host(make.MACHINE, "two cores", 2, 2, 2.0)}
+    return build_matrix(Results(tuple(records), hosts or default_hosts))
 
 
 def row(framework, times, **of_cell):
@@ -42,8 +42,8 @@ def row(framework, times, **of_cell):
     ]
 
 
-def two_machines(one, two):
-    records = [*row("torch", one, machine="one"), *row("torch", two, machine="two")]
+def two_machines(first, second):
+    records = [*row("torch", first, machine="one"), *row("torch", second, machine="two")]
     return machines.machines(matrix_of(records, {"one": KIND, "two": TWIN}))
 
 
@@ -90,10 +90,10 @@ def test_of_launches_in_turns_the_ratios_are_known_though_the_seconds_are_not():
     assert leader.ratio.low > 1.04
     assert leader.ratio.high < 1.06
     assert [cell.row.framework for cell in matrix.cells.values() if cell.best] == ["torch"]
-    one, other = (
+    torch, mxnet = (
         cell.timed for cell in matrix.cells.values() if cell.row.framework in ("torch", "mxnet")
     )
-    assert max(one.high / one.low, other.high / other.low) > 1.5
+    assert max(torch.high / torch.low, mxnet.high / mxnet.low) > 1.5
     # What is shown agrees: the quotient of the seconds is the ratio.
     assert leader.next.timed.median / leader.first.timed.median == pytest.approx(
         leader.ratio.value, rel=1e-6
@@ -173,12 +173,12 @@ def test_leaders(records, ties, following, outcome):
     )
     headline = " ".join(fastest.REPORT.headline(leaders.fastest(matrix_of(records))))
     assert (headline == "") == (following is None)
-    said = {
+    words_of_outcome = {
         leaders.CLEAR: "clearly the fastest",
         leaders.TIE: "a tie",
         leaders.UNDECIDED: "undecided",
     }
-    assert [name for name, words in said.items() if words in headline] == [outcome] * (
+    assert [name for name, words in words_of_outcome.items() if words in headline] == [outcome] * (
         following is not None
     )
     assert leader.launches is None or outcome == leaders.UNDECIDED
@@ -273,17 +273,20 @@ def test_a_headline_of_frameworks_only_where_noise_does_not_explain_it():
 
 @given(st.lists(st.tuples(SECONDS, SECONDS), min_size=3, max_size=3))
 def test_swapping_machines_inverts_the_ratio(times):
-    one, two = (
-        {name: pair[side] for name, pair in zip(NETWORKS, times, strict=True)} for side in (0, 1)
+    times_of_first, times_of_second = zip(*times, strict=True)
+    first = dict(zip(NETWORKS, times_of_first, strict=True))
+    second = dict(zip(NETWORKS, times_of_second, strict=True))
+    pairs, swapped_pairs = (
+        pairs_of(two_machines(first, second)),
+        pairs_of(two_machines(second, first)),
     )
-    there, back = pairs_of(two_machines(one, two)), pairs_of(two_machines(two, one))
-    for pair, turned in zip(there, back, strict=True):
-        assert pair.ratio.value * turned.ratio.value == pytest.approx(1.0, rel=1e-4)
-        assert pair.ratio.low * turned.ratio.high == pytest.approx(1.0, rel=1e-4)
+    for pair, swapped in zip(pairs, swapped_pairs, strict=True):
+        assert pair.ratio.value * swapped.ratio.value == pytest.approx(1.0, rel=1e-4)
+        assert pair.ratio.low * swapped.ratio.high == pytest.approx(1.0, rel=1e-4)
         assert {
             RatioVerdict.SLOWER: RatioVerdict.FASTER,
             RatioVerdict.FASTER: RatioVerdict.SLOWER,
-        }.get(pair.verdict, pair.verdict) == turned.verdict
+        }.get(pair.verdict, pair.verdict) == swapped.verdict
 
 
 @pytest.mark.parametrize(
@@ -339,12 +342,12 @@ def test_a_report_with_nothing_to_compare_says_so(report, records, words):
 
 
 def test_pictures_name_rows_and_places_and_are_the_same_each_time(tmp_path):
-    both = {"fcn5": 1.0, "fcn8": 1.0}
+    times = {"fcn5": 1.0, "fcn8": 1.0}
     records = [
-        *row("torch", both),
-        *row("torch", both, threads=2),
-        *row("jax", both),
-        *row("jax", both, threads=2),
+        *row("torch", times),
+        *row("torch", times, threads=2),
+        *row("jax", times),
+        *row("jax", times, threads=2),
     ]
     of_frameworks = frameworks.frameworks(matrix_of(records))
     first, second = (
@@ -354,7 +357,7 @@ def test_pictures_name_rows_and_places_and_are_the_same_each_time(tmp_path):
     assert {"torch eager", "1", "2", "threads"} <= set(texts(first))
     assert first.read_bytes() == second.read_bytes()
     (of_machines,) = machines.REPORT.draw(
-        two_machines(both, both), tmp_path / "m.svg", ReportOptions()
+        two_machines(times, times), tmp_path / "m.svg", ReportOptions()
     )
     assert {"beta against alpha", "fcn5, mini-batch 64", "fcn8, mini-batch 64"} <= set(
         texts(of_machines)

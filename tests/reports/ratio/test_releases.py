@@ -68,9 +68,14 @@ def test_a_change_is_marked_where_the_level_changes_and_nowhere_else(levels: lis
         *(launches(f"0.{place}", around(level)) for place, level in enumerate(levels))
     ).rows
     steps = [later / earlier for earlier, later in itertools.pairwise(levels)]
-    wanted = ["" if step == 1 else "slower" if step > 1 else "faster" for step in steps]
-    assert [point.change for point in points] == ["", *wanted]
-    assert [point.name for point in points] == [f"0.{place}" for place in range(len(levels))]
+    assert points[0].change == ""
+    for point, step in zip(points[1:], steps, strict=True):
+        if step == 1:
+            assert point.change == ""
+        else:
+            assert point.change == ("slower" if step > 1 else "faster")
+    for place, point in enumerate(points):
+        assert point.name == f"0.{place}"
     for point, level in zip(points[1:], levels[1:], strict=True):
         assert point.to_first is not None
         assert point.to_first.value == pytest.approx(level / levels[0])
@@ -99,9 +104,9 @@ def test_the_order_is_that_of_the_plan_and_a_hole_is_stepped_over() -> None:
         network="lstm32",
     )
     old, new = launches("0.9.1", around(1.0)), launches("0.11.0", around(1.3))
-    shown = analyse(new, [hole], old, order=("0.9.1", "0.10.0", "0.11.0"))
-    first, missing, last = shown.rows
-    assert [point.name for point in shown.rows] == ["0.9.1", "0.10.0", "0.11.0"]
+    content = analyse(new, [hole], old, order=("0.9.1", "0.10.0", "0.11.0"))
+    first, missing, last = content.rows
+    assert [point.name for point in content.rows] == ["0.9.1", "0.10.0", "0.11.0"]
     assert (missing.pair, missing.to_first, missing.change) == (None, None, "")
     assert last.before == "0.9.1"
     assert last.pair is not None
@@ -109,19 +114,19 @@ def test_the_order_is_that_of_the_plan_and_a_hole_is_stepped_over() -> None:
     assert last.cell.timed is not None
     assert last.pair.ratio == ratio(last.cell.timed, first.cell.timed)
     assert last.released == "2024-05-06"
-    assert "0.10.0: skip, its index is away" in FORMATS["terminal"](shown)
+    assert "0.10.0: skip, its index is away" in FORMATS["terminal"](content)
 
 
 def test_what_else_changed_leaves_out_the_framework_itself_and_begins_with_what_computes() -> None:
     packages = {"absl-py": "2.0", "numpy": "2.1.0", "opt-einsum": "3.4"}
-    shown = analyse(launches("0.4.30", around(1.0)), launches("0.5.0", around(1.1), packages))
-    _, point = shown.rows
+    content = analyse(launches("0.4.30", around(1.0)), launches("0.5.0", around(1.1), packages))
+    _, point = content.rows
     assert [(change.what, change.before, change.after) for change in point.also_changed] == [
         ("numpy", "2.0.0", "2.1.0"),
         ("absl-py", None, "2.0"),
         ("opt-einsum", None, "3.4"),
     ]
-    output = " ".join(FORMATS["terminal"](shown).split())
+    output = " ".join(FORMATS["terminal"](content).split())
     assert "0.5.0 takes 1.10x" in output
     assert (
         "the time of 0.4.30; also changed: numpy 2.0.0 -> 2.1.0; absl-py 2.0 was added;" in output
@@ -154,51 +159,51 @@ def test_two_launches_of_each_are_too_few_for_a_change() -> None:
 
 def own_step(version: str, seconds: Sequence[float], second_loss: float) -> list[Record]:
     parity = make.parity()._replace(losses=[2.0, second_loss], loss_tolerance=1e-3)
-    made = make.changed(launches(version, seconds, network="own"), parity=parity)
-    return [replace(record, network={"family": "own", "numbers": {}}) for record in made]
+    records = make.changed(launches(version, seconds, network="own"), parity=parity)
+    return [replace(record, network={"family": "own", "numbers": {}}) for record in records]
 
 
 def test_a_release_that_computes_something_else_is_named_so_and_not_called_faster() -> None:
-    shown = analyse(
+    content = analyse(
         own_step("0.1.1", around(1.0), 1.97),
         own_step("0.2.1", around(0.5), 1.9856),
         own_step("0.3.1", around(0.5), 1.9857),
     )
-    _, different, alike = shown.rows
+    _, different, alike = content.rows
     assert (different.change, alike.change) == ("different", "")
-    (line,) = headline(shown)
+    (line,) = headline(content)
     assert "0.2.1 computes something else than 0.1.1;" in line
     assert "faster" not in line
-    output = " ".join(FORMATS["terminal"](shown).split())
+    output = " ".join(FORMATS["terminal"](content).split())
     assert (
         "than 0.1.1 (loss of step 2 1.9856 instead of 1.97, off by 7.9e-03 (tolerance 1e-03))"
         in output
     )
-    row = json.loads(FORMATS["json"](shown))["rows"][1]
+    row = json.loads(FORMATS["json"](content))["rows"][1]
     assert row["change"] == "different"
     assert row["loss_difference"]["candidate"] == 1.9856
 
 
 def test_the_page_fits_a_terminal_and_its_json_and_picture_have_all(tmp_path: Path) -> None:
-    shown = analyse(
+    content = analyse(
         *(
             launches(f"0.{place}.12", around(level))
             for place, level in enumerate((1.0, 1.0, 1.2, 0.9))
         )
     )
-    lines = FORMATS["terminal"](shown).splitlines()
+    lines = FORMATS["terminal"](content).splitlines()
     assert max(map(len, lines)) <= 80
     assert (
         sum("to the first" in line for line in lines) == 2
     )  # the table is in one part; the legend
-    (line,) = headline(shown)
+    (line,) = headline(content)
     assert "0.2.12 is slower (1.20x" in line
     assert "0.3.12 is faster (0.750x" in line
-    rows = json.loads(FORMATS["json"](shown))["rows"]
+    rows = json.loads(FORMATS["json"](content))["rows"]
     assert [row["change"] for row in rows] == [None, None, "slower", "faster"]
-    assert all(FORMATS[form](shown) for form in FORMATS)
+    assert all(FORMATS[form](content) for form in FORMATS)
     assert REPORT.draw is not None
-    (file,) = REPORT.draw(shown, tmp_path / "drawn.svg", ReportOptions())
+    (file,) = REPORT.draw(content, tmp_path / "drawn.svg", ReportOptions())
     assert {"0.0.12", "0.3.12", "slower", "faster"} <= set(texts(file))
     empty = analyse()
     assert "dlbench releases" in FORMATS["terminal"](empty)
@@ -208,17 +213,17 @@ def test_the_page_fits_a_terminal_and_its_json_and_picture_have_all(tmp_path: Pa
 
 def test_a_noisy_series_names_its_largest_step_that_is_not_decided() -> None:
     """Three launches of each, as measured for a real regression between two releases."""
-    shown = analyse(
+    content = analyse(
         launches("0.7.1", [4.1e-3, 4.3e-3, 4.2e-3]),
         launches("0.7.2", [5.5e-3, 4.2e-3, 4.2e-3]),
         launches("0.8.0", [8.5e-3, 14.6e-3, 8.3e-3]),
         launches("0.9.0", [9.0e-3, 9.9e-3, 8.4e-3]),
     )
-    assert not any(point.change for point in shown.rows)
-    assert [(point.name, point.before) for point in largest_undecided(shown)] == [
+    assert not any(point.change for point in content.rows)
+    assert [(point.name, point.before) for point in largest_undecided(content)] == [
         ("0.8.0", "0.7.2")
     ]
-    (line,) = headline(shown)
+    (line,) = headline(content)
     assert (
         "no release differs clearly from the one before it; the largest step that is not decided: "
         "0.8.0" in line
@@ -243,7 +248,7 @@ def test_two_builds_of_an_own_step_are_headed_by_its_file_and_their_one_step_is_
     of_file["specification"] = digest(specification(Own()))
     old = launches("1", [1.0, 2.0, 1.1], framework="a", **of_file)
     new = launches("2", [2.0, 1.9, 1.0], framework="b", **of_file)
-    shown = analyse(old, new)
-    (line,) = headline(shown)
+    content = analyse(old, new)
+    (line,) = headline(content)
     assert line.startswith("train_step: train_step file, ")
     assert line.count("b takes") == 1

@@ -32,27 +32,27 @@ NAMES = ("alpha", "beta", "gamma")
 
 def record(seconds, names, **changes):
     """Return a record whose row has settings of these names."""
-    (made,) = make.changed(
+    (launch_record,) = make.changed(
         [make.record([seconds] * 3, **changes)], software={"tunable": list(names)}
     )
-    return made
+    return launch_record
 
 
 def records_of(worth, pairs=8, noise=0.0, seed=0, names=NAMES, **changes):
-    """Return records of `tuning.sweep_words`, whose settings multiply the seconds by what they are worth.
+    """Return records of `tuning.sweep_words`, whose settings multiply the seconds by their worth.
 
     Each block has a pace of its own, as a machine does, which is twice as slow at the end as in the
     beginning.
     """
     random = np.random.default_rng(seed)
-    made = []
+    records = []
     for block in range(pairs):
         pace = 2.0 ** (block / pairs)
         for word in tuning.sweep_words(names):
             seconds = pace * math.prod(worth[name] for name in tuning.in_force(word, names))
             seconds *= math.exp(noise * random.normal())
-            made.append(record(seconds, names, launch=block, tuning=word, **changes))
-    return made
+            records.append(record(seconds, names, launch=block, tuning=word, **changes))
+    return records
 
 
 def worths(records):
@@ -73,14 +73,13 @@ def test_a_drift_of_the_machine_is_in_no_ratio(factors):
 
 
 def test_of_two_settings_that_do_the_same_work_one_is_worth_nothing_beside_the_other():
-    made = [
-        record(
-            0.5 if tuning.in_force(word, NAMES[:2]) else 1.0, NAMES[:2], launch=block, tuning=word
-        )
-        for block in range(6)
-        for word in tuning.sweep_words(NAMES[:2])
-    ]
-    for worth in worths(made)[1]:
+    names = NAMES[:2]
+    records = []
+    for block in range(6):
+        for word in tuning.sweep_words(names):
+            seconds = 0.5 if tuning.in_force(word, names) else 1.0
+            records.append(record(seconds, names, launch=block, tuning=word))
+    for worth in worths(records)[1]:
         assert worth.alone.value == pytest.approx(0.5)
         assert worth.among.value == pytest.approx(1.0)
         assert worth.verdict == RatioVerdict.SAME
@@ -88,23 +87,21 @@ def test_of_two_settings_that_do_the_same_work_one_is_worth_nothing_beside_the_o
 
 def test_over_networks_each_counts_once_however_often_it_was_measured():
     ratios = {"fcn5": [0.5], "fcn8": [0.6], "alexnet": [0.9, 0.7], "lstm32": [0.8]}
-    made = [
-        record(
-            seconds, ["alpha"], network=network, threads=place, batch_size=16 * place, tuning=word
-        )
-        for network, of_network in ratios.items()
-        for place, ratio in enumerate(of_network, 1)
-        for word, seconds in ((INSTALLED, 1.0), (TUNED, ratio))
-    ]
-    ((_, _, ratio, networks),) = over_networks(worth_of_settings(made, {}).worths)
+    records = []
+    for network, of_network in ratios.items():
+        for place, ratio in enumerate(of_network, 1):
+            cell = {"network": network, "threads": place, "batch_size": 16 * place}
+            records.append(record(1.0, ["alpha"], tuning=INSTALLED, **cell))
+            records.append(record(ratio, ["alpha"], tuning=TUNED, **cell))
+    ((_, _, ratio, networks),) = over_networks(worth_of_settings(records, {}).worths)
     logs = np.log([0.5, 0.6, math.sqrt(0.9 * 0.7), 0.8])
     low, high = stats.t.interval(0.95, 3, logs.mean(), stats.sem(logs))
     assert networks == 4
     assert (ratio.value, ratio.low, ratio.high) == pytest.approx(
         tuple(np.exp([logs.mean(), low, high]))
     )
-    assert over_networks(worth_of_settings(made[:2], {}).worths) == []
-    ((_, _, ratio, _),) = over_networks(worth_of_settings(made[:4], {}).worths)
+    assert over_networks(worth_of_settings(records[:2], {}).worths) == []
+    ((_, _, ratio, _),) = over_networks(worth_of_settings(records[:4], {}).worths)
     assert (ratio.low, verdict(ratio)) == (None, NOT_TESTED)
 
 
@@ -117,23 +114,18 @@ def test_a_row_without_settings_and_one_measured_one_way_only_are_not_shown():
 
 
 def test_a_launch_setting_is_compared_with_the_same_without_it():
-    made = [
-        record(seconds, names, launch=block, tuning=word, framework=framework)
-        for block in range(6)
-        for framework, names, times in (
-            (
-                "torch",
-                ["alpha"],
-                {INSTALLED: 2.0, "installed+jemalloc": 1.6, TUNED: 1.0, "tuned+jemalloc": 0.9},
-            ),
-            ("jax", [], {TUNED: 1.0, "tuned+jemalloc": 1.2}),
-            ("mxnet", [], {TUNED: 1.0}),
-        )
-        for word, seconds in times.items()
-    ]
+    of_torch = {INSTALLED: 2.0, "installed+jemalloc": 1.6, TUNED: 1.0, "tuned+jemalloc": 0.9}
+    of_jax = {TUNED: 1.0, "tuned+jemalloc": 1.2}
+    records = []
+    for block in range(6):
+        for word, seconds in of_torch.items():
+            records.append(record(seconds, ["alpha"], launch=block, tuning=word, framework="torch"))
+        for word, seconds in of_jax.items():
+            records.append(record(seconds, [], launch=block, tuning=word, framework="jax"))
+        records.append(record(1.0, [], launch=block, tuning=TUNED, framework="mxnet"))
     worth_by_setting = {
         (worth.cell.framework, worth.setting): worth
-        for worth in worth_of_settings(made, {}).worths
+        for worth in worth_of_settings(records, {}).worths
         if worth.setting
     }
     assert set(worth_by_setting) == {("torch", "alpha"), ("torch", "jemalloc"), ("jax", "jemalloc")}
@@ -144,9 +136,9 @@ def test_a_launch_setting_is_compared_with_the_same_without_it():
 
 
 def test_the_report_says_what_helps_and_what_hurts():
-    made = records_of({"alpha": 0.8, "beta": 1.2, "gamma": 1.0}, noise=0.003)
+    records = records_of({"alpha": 0.8, "beta": 1.2, "gamma": 1.0}, noise=0.003)
     source = ReportSource(
-        lambda: Results(tuple(made), {make.MACHINE: read_host(make.MACHINE, None)})
+        lambda: Results(tuple(records), {make.MACHINE: read_host(make.MACHINE, None)})
     )
     analysis = REPORT.analyse(source)
     page = REPORT.page(analysis, ReportOptions())
@@ -172,13 +164,15 @@ def reported(**several):
     """Return the worth of all settings together, and of each, by runs of these records an hour
     apart."""
     runs, records = {}, {}
-    for hour, (name, made) in enumerate(several.items()):
+    for hour, (name, records_of_run) in enumerate(several.items()):
         started, plan = (
             make.START + timedelta(hours=hour),
-            tuple(dict.fromkeys(record.cell for record in made)),
+            tuple(dict.fromkeys(record.cell for record in records_of_run)),
         )
         runs[name] = make.run(id=name, started=started, plan=plan)
-        records[name] = tuple(replace(record, run=name, started=started) for record in made)
+        records[name] = tuple(
+            replace(record, run=name, started=started) for record in records_of_run
+        )
     hosts = {make.MACHINE: read_host(make.MACHINE, None)}
     source = ReportSource(
         Results,
@@ -198,21 +192,19 @@ def test_a_later_run_of_a_tuned_cell_does_not_take_its_partner_away():
 
 
 def test_of_each_comparison_the_newest_run_counts_that_has_an_interval():
-    whole, short = (
-        records_of(dict.fromkeys(NAMES, 0.9)),
-        records_of(dict.fromkeys(NAMES, 0.5), pairs=2),
-    )
-    newer = [
+    oldest = records_of(dict.fromkeys(NAMES, 0.9))
+    newest = records_of(dict.fromkeys(NAMES, 0.5), pairs=2)
+    middle = [
         record
         for record in records_of(dict.fromkeys(NAMES, 0.8))
         if record.cell.tuning in (INSTALLED, TUNED)
     ]
-    together, settings = reported(whole=whole, newer=newer, short=short)
+    together, settings = reported(oldest=oldest, middle=middle, newest=newest)
     assert together.alone.value == pytest.approx(0.8**3)
     assert {round(worth.alone.value, 6) for worth in settings} == {0.9}
 
 
-def test_what_a_search_launched_again_because_it_was_fast_says_nothing():
+def test_launches_of_a_search_do_not_judge_settings():
     searched = [replace(record, side=SEARCH) for record in records_of(dict.fromkeys(NAMES, 0.9))]
     analysis = worth_of_settings(searched, {})
     assert (analysis.worths, analysis.searched) == ((), len(searched))

@@ -35,10 +35,10 @@ def launch(side: str, number: int, **changes: object) -> Record:
 
 
 def sides(
-    count: int, candidate: dict[str, object], both: dict[str, object] | None = None
+    count: int, candidate: dict[str, object], outcome_of_both: dict[str, object] | None = None
 ) -> list[Record]:
     """Return pairs whose candidates differ in these parts of their outcomes."""
-    common = both or {}
+    common = outcome_of_both or {}
     records = []
     for number in range(count):
         records.append(launch(BASELINE, number, **common))
@@ -55,8 +55,8 @@ def judged(records: Sequence[Record], rule: Rule = RULE) -> Comparison:
     )
 
 
-def by_quantity(found: Comparison) -> dict[str, CellComparison]:
-    return {cell.quantity: cell for cell in found.cells}
+def by_quantity(comparison: Comparison) -> dict[str, CellComparison]:
+    return {cell.quantity: cell for cell in comparison.cells}
 
 
 def test_identical_code_passes_in_every_quantity() -> None:
@@ -131,13 +131,11 @@ def test_a_side_that_fails_is_said_once() -> None:
     assert (cell.quantity, cell.verdict) == ("time", Verdict.BROKEN)
 
 
-def test_stored_runs_are_compared_in_the_same_quantities_and_counts_do_not_shift_between_sessions() -> (
-    None
-):
+def test_stored_runs_are_compared_in_the_same_quantities_without_a_shift_of_counts() -> None:
     names = {BASELINE: "a", CANDIDATE: "b"}
     before = [replace(launch("", number), run="run-1") for number in range(4)]
     heavier = {"peak_memory_bytes": 1_060_000_000}
     after = [replace(launch("", number, **heavier), run="run-2") for number in range(4)]
-    found = compare_runs(before, after, {make.MACHINE: HOST}, names, RULE)
-    assert by_quantity(found)["memory"].verdict is Verdict.REGRESSION
-    assert by_quantity(found)["time"].verdict is not Verdict.REGRESSION
+    comparison = compare_runs(before, after, {make.MACHINE: HOST}, names, RULE)
+    assert by_quantity(comparison)["memory"].verdict is Verdict.REGRESSION
+    assert by_quantity(comparison)["time"].verdict is not Verdict.REGRESSION

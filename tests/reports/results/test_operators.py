@@ -54,15 +54,15 @@ def sides(
     records = []
     for number in range(launches):
         for side in (BASELINE, CANDIDATE):
-            whole = np.exp(rng.normal(0, of_launch))
-            factors = {
-                name: slower.get(name, 1.0) if side == CANDIDATE else 1.0 for name in SECONDS
-            }
+            pace = np.exp(rng.normal(0, of_launch))
+            factors = dict.fromkeys(SECONDS, 1.0)
+            if side == CANDIDATE:
+                factors |= slower
             seconds = {
-                name: value * factors[name] * whole * np.exp(rng.normal(0, deviation))
+                name: value * factors[name] * pace * np.exp(rng.normal(0, deviation))
                 for name, value in SECONDS.items()
             }
-            outside = 0.15 * whole
+            outside = 0.15 * pace
             records.append(launch(side, seconds, number, sum(seconds.values()) + outside))
     return step_difference(cell(), records)
 
@@ -80,7 +80,10 @@ def test_in_identical_code_nothing_is_named(of_launch: float) -> None:
 def test_the_operator_that_takes_longer_is_named_and_no_other(name: str, times: float) -> None:
     rng = np.random.default_rng(6)
     results = [sides(rng, 0.01, 3, {name: times}) for _ in range(100)]
-    assert sum([each.name for each in difference.named] == [name] for difference in results) >= 90
+    assert (
+        sum([operator.name for operator in difference.named] == [name] for difference in results)
+        >= 90
+    )
     assert np.mean([result.named[0].share for result in results if result.named]) == pytest.approx(
         1.0, abs=0.1
     )
@@ -119,34 +122,28 @@ def test_where_a_compiler_gives_other_names_the_kinds_are_compared() -> None:
 
 def test_a_difference_that_no_operator_explains_is_said_to_be_so_with_what_else_differs() -> None:
     faults = {BASELINE: [10] * 3, CANDIDATE: [4000] * 3}
-    records = [
-        launch(
-            side,
-            {"mm": 0.5},
-            number,
-            0.6 if side == BASELINE else 0.9,
-            sample_counts=SampleCounts(faults[side], [0] * 3, [0] * 3),
-        )
-        for number in (0, 1)
-        for side in (BASELINE, CANDIDATE)
-    ]
+    records = []
+    for number in (0, 1):
+        for side, seconds in ((BASELINE, 0.6), (CANDIDATE, 0.9)):
+            counts = SampleCounts(faults[side], [0] * 3, [0] * 3)
+            records.append(launch(side, {"mm": 0.5}, number, seconds, sample_counts=counts))
     difference = step_difference(cell(), records)
-    assert [each.name for each in difference.named] == [OUTSIDE]
+    assert [operator.name for operator in difference.named] == [OUTSIDE]
     assert difference.sentence.startswith("The difference lies outside operators")
     assert difference.circumstances[0] == "page faults a step: 10.0 in the baseline, 4000."
 
 
 def test_a_faster_candidate_has_its_faster_operator_named() -> None:
-    found = sides(np.random.default_rng(7), 0.005, 3, {"mm": 0.7})
-    (named,) = found.named
+    difference = sides(np.random.default_rng(7), 0.005, 3, {"mm": 0.7})
+    (named,) = difference.named
     assert (named.name, named.difference < 0, named.share > 0.9) == ("mm", True, True)
 
 
 def test_profilers_that_cannot_be_compared_give_the_reason() -> None:
     baseline = launch(BASELINE, SECONDS)
-    other = Profile("another", 5, 1.0, [Operator("mm", MATRIX, False, 0.5, 3.0)])
+    other_profile = Profile("another", 5, 1.0, [Operator("mm", MATRIX, False, 0.5, 3.0)])
     candidate = launch(CANDIDATE, SECONDS)
-    strange = replace(candidate, outcome=candidate.outcome._replace(profile=other))
+    strange = replace(candidate, outcome=candidate.outcome._replace(profile=other_profile))
     assert "different profilers" in step_difference(cell(), [baseline, strange]).sentence
     without = replace(candidate, outcome=candidate.outcome._replace(profile=None))
     assert (
@@ -162,14 +159,14 @@ def test_profilers_that_cannot_be_compared_give_the_reason() -> None:
 
 def test_each_cell_has_its_own_difference_and_every_format_can_be_written() -> None:
     records = [launch(side, SECONDS, number) for number in (0, 1) for side in (BASELINE, CANDIDATE)]
-    others = [replace(record, cell=cell(threads=2)) for record in records]
-    found = step_differences([*records, *others])
-    assert [each.cell for each in found] == [cell(), cell(threads=2)]
+    second_cell = [replace(record, cell=cell(threads=2)) for record in records]
+    differences = step_differences([*records, *second_cell])
+    assert [difference.cell for difference in differences] == [cell(), cell(threads=2)]
     to_json, to_terminal = exporter("operators", "json"), exporter("operators", "terminal")
-    content = json.loads(to_json(found[0]))
+    content = json.loads(to_json(differences[0]))
     assert {operator["name"] for operator in content["operators"]} == {*SECONDS, OUTSIDE}
     assert "neither the step nor any of its operators differs" in " ".join(
-        to_terminal(found[0]).split()
+        to_terminal(differences[0]).split()
     )
 
 

@@ -2,6 +2,7 @@
 promises."""
 
 import math
+from functools import partial
 from itertools import combinations, product
 
 import numpy as np
@@ -36,9 +37,14 @@ def density(residual, scale):
     )
 
 
+def size_from(first, size, place):
+    """Return the size of a change at ``first``, as it shows at a place."""
+    return size if place >= first else 0.0
+
+
 def likelihood(evidence, size_of, scale):
     return math.prod(
-        density(x - size_of(place), scale) for place, found in evidence.items() for x in found
+        density(x - size_of(place), scale) for place, logs in evidence.items() for x in logs
     )
 
 
@@ -48,16 +54,13 @@ def test_the_probability_of_each_place_is_the_sum_over_all_sizes_and_scales(draw
     grid = search.grid_of(evidence[count])
     sizes = [size for size in grid.sizes if size > 0]
     assume(sizes)
-    by_place = [
-        sum(
-            likelihood(evidence, lambda place: size if place >= first else 0.0, scale)  # noqa: B023
-            for size in sizes
-            for scale in grid.scales
-        )
-        * (1 - search.ABSENT)
-        / (count * len(sizes))
-        for first in range(1, count + 1)
-    ]
+    by_place = []
+    for first in range(1, count + 1):
+        total_of_place = 0.0
+        for size, scale in product(sizes, grid.scales):
+            size_of = partial(size_from, first, size)
+            total_of_place += likelihood(evidence, size_of, scale)
+        by_place.append(total_of_place * (1 - search.ABSENT) / (count * len(sizes)))
     absent = search.ABSENT * sum(
         likelihood(evidence, lambda place: 0.0, scale) for scale in grid.scales
     )
@@ -74,37 +77,42 @@ def test_two_changes_are_the_sum_over_both_places_and_the_level_between(drawn):
     grid, magnitude = search.grid_of(evidence[count]), 0.025
     sizes = [size for size in grid.sizes if size > 0]
     assume(sizes)
-    whole = float(np.median(grid.sizes))
-    apart = max(whole / 4, math.log1p(magnitude))
-    every = np.linspace(-1.5 * whole, 2.5 * whole, 33)
-    levels = [each for each in every if abs(each) >= apart and abs(each - whole) >= apart]
+    middle = float(np.median(grid.sizes))
+    apart = max(middle / 4, math.log1p(magnitude))
+    candidates = np.linspace(-1.5 * middle, 2.5 * middle, 33)
+    levels = [level for level in candidates if min(abs(level), abs(level - middle)) >= apart]
     assume(levels)
     total = 0.0
     for scale in grid.scales:
         values = (0.0, *levels, *sizes)
-        table = {
-            (place, value): math.prod(density(x - value, scale) for x in found)
-            for place, found in evidence.items()
-            for value in values
-        }
+        table = {}
+        for place, logs in evidence.items():
+            for value in values:
+                table[place, value] = math.prod(density(x - value, scale) for x in logs)
         for first, second in combinations(range(1, count + 1), 2):
             if not any(first <= place < second for place in evidence):
                 continue  # the level between was not measured
             for level, size in product(levels, sizes):
-                value_of = {
-                    place: 0.0 if place < first else level if place < second else size
-                    for place in evidence
-                }
-                total += (
-                    math.prod(table[each] for each in value_of.items()) / len(levels) / len(sizes)
-                )
+                density_of_all = 1.0
+                for place in evidence:
+                    if place < first:
+                        density_of_all *= table[place, 0.0]
+                    elif place < second:
+                        density_of_all *= table[place, level]
+                    else:
+                        density_of_all *= table[place, size]
+                total += density_of_all / len(levels) / len(sizes)
     mass = 2 / count**2 / len(grid.scales)
     weights = np.full(count, 1 / count)
-    found, between = search.several_changes(evidence, range(1, count + 1), grid, weights, magnitude)
+    log_likelihood, between = search.several_changes(
+        evidence, range(1, count + 1), grid, weights, magnitude
+    )
     constant = sum(map(len, evidence.values())) * math.log(PEAK)
     assert (between is None) == (total == 0.0)
     if total > 1e-200:
-        assert found + constant == pytest.approx(math.log(total * mass), rel=1e-6, abs=1e-6)
+        assert log_likelihood + constant == pytest.approx(
+            math.log(total * mass), rel=1e-6, abs=1e-6
+        )
         assert between in evidence
 
 
@@ -115,15 +123,15 @@ def test_candidates_that_cannot_be_tested_count_for_the_next_one_that_can(drawn,
     untestable = (
         set(data.draw(st.lists(st.sampled_from(unmeasured), unique=True))) if unmeasured else set()
     )
-    whole, part = assess(evidence, count), assess(evidence, count, untestable)
-    assert set(part.candidates) == set(range(1, count + 1)) - untestable
+    full, restricted = assess(evidence, count), assess(evidence, count, untestable)
+    assert set(restricted.candidates) == set(range(1, count + 1)) - untestable
     before = 0
-    for place, share in zip(part.candidates, part.places, strict=True):
-        assert share == pytest.approx(sum(whole.places[before:place]), abs=1e-9)
+    for place, share in zip(restricted.candidates, restricted.places, strict=True):
+        assert share == pytest.approx(sum(full.places[before:place]), abs=1e-9)
         before = place
-    for found in (whole, part):
-        assert sum(found.places) + found.absent == pytest.approx(1.0)
-        assert found.low <= found.size <= found.high
+    for posterior in (full, restricted):
+        assert sum(posterior.places) + posterior.absent == pytest.approx(1.0)
+        assert posterior.low <= posterior.size <= posterior.high
 
 
 def assessment(shares):
@@ -174,9 +182,9 @@ def test_a_level_between_the_ends_is_no_single_change_and_a_small_offset_is_none
     assert sum(offset.places[:5]) < 0.01
 
 
-def test_one_launch_in_somebodys_way_decides_nothing():
-    found = assess({5: [0.4], 10: pairs(0.05, 12, deviation=0.02)}, 10)
-    assert 0.4 < sum(found.places[:5]) < 0.95
+def test_one_disturbed_launch_decides_nothing():
+    posterior = assess({5: [0.4], 10: pairs(0.05, 12, deviation=0.02)}, 10)
+    assert 0.4 < sum(posterior.places[:5]) < 0.95
 
 
 def test_the_number_of_pairs_left_falls_to_nothing():
@@ -197,13 +205,13 @@ def test_the_number_of_pairs_left_falls_to_nothing():
     ("sizes", "wrong", "several"), [((0.05,), (0, 5), (0, 2)), ((0.05, 0.05), (0, 6), (12, 30))]
 )
 def test_simulated_searches_are_as_right_as_they_say(sizes, wrong, several):
-    found = searches(np.random.default_rng(3), (Conditions(0.02), changes(*sizes)), 30)
+    counts = searches(np.random.default_rng(3), (Conditions(0.02), changes(*sizes)), 30)
     # Of 30 with a probability of 95 % more than 5 are wrong once in 300 times. Of two changes
     # either is right.
-    assert wrong[0] <= found.wrong <= wrong[1]
-    assert several[0] <= found.several <= several[1]
-    assert found.right + found.wrong + found.several > 27
-    assert np.mean(found.pairs) < 90
+    assert wrong[0] <= counts.wrong <= wrong[1]
+    assert several[0] <= counts.several <= several[1]
+    assert counts.right + counts.wrong + counts.several > 27
+    assert np.mean(counts.pairs) < 90
 
 
 def test_without_a_change_nothing_is_searched():

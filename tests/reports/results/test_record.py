@@ -49,7 +49,7 @@ def of(kind: Any) -> st.SearchStrategy[Any]:
 
 
 networks = st.none() | st.builds(lambda family: {"family": family, "numbers": {}}, text)
-records = st.builds(lambda made, network: replace(made, network=network), of(Record), networks)
+records = st.builds(lambda record, network: replace(record, network=network), of(Record), networks)
 
 
 @given(records)
@@ -101,9 +101,9 @@ def test_fields_in_the_form_of_another_version_are_as_if_they_were_missing() -> 
 
 def test_keys_that_older_versions_wrote_are_left_out() -> None:
     record = make.record()
-    kept = record.to_dict()
-    kept["outcome"] |= {"parity_sample": None, "starts_ns": []}
-    assert Record.from_dict(kept) == record
+    content = record.to_dict()
+    content["outcome"] |= {"parity_sample": None, "starts_ns": []}
+    assert Record.from_dict(content) == record
 
 
 def test_a_newer_record_is_refused_with_the_remedy() -> None:
@@ -112,7 +112,7 @@ def test_a_newer_record_is_refused_with_the_remedy() -> None:
 
 
 def test_a_benchmark_imported_by_an_older_dlbench_says_what_to_do():
-    kept = make.record(threads=1).to_dict()
-    kept["cell"] |= {"adapter": "imported", "batch_size": 0}
+    content = make.record(threads=1).to_dict()
+    content["cell"] |= {"adapter": "imported", "batch_size": 0}
     with pytest.raises(RecordError, match="import its file again"):
-        Record.from_dict(kept)
+        Record.from_dict(content)

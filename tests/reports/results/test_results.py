@@ -1,5 +1,6 @@
 """Which records count, in one store and in several, and narrowing them."""
 
+import itertools
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -24,22 +25,22 @@ RUNS = [("run-1", "quick"), ("run-2", "quick"), ("run-3", "table4")]
 
 
 def make_record(
-    minutes: float, kind: str, run: tuple[str, str], rate: float | None, **of: Any
+    minutes: float, kind: str, run: tuple[str, str], rate: float | None, **fields: Any
 ) -> Record:
-    own = {key: of.pop(key) for key in ("attempt", "side")}
+    own = {key: fields.pop(key) for key in ("attempt", "side")}
     if kind == "skipped":
-        made = make.hole(Status.SKIPPED, "budget", minutes=minutes, run=run[0], **of)
+        record = make.hole(Status.SKIPPED, "budget", minutes=minutes, run=run[0], **fields)
     elif kind == "crashed":
-        made = make.hole(Status.CRASHED, "signal 11", minutes=minutes, run=run[0], **of)
+        record = make.hole(Status.CRASHED, "signal 11", minutes=minutes, run=run[0], **fields)
     else:
         busy = (
-            make.threads(of["threads"], 3.0, 8.0)
+            make.threads(fields["threads"], 3.0, 8.0)
             if kind == "greedy"
-            else make.threads(of["threads"], 3.0)
+            else make.threads(fields["threads"], 3.0)
         )
         result = make.outcome([1 + minutes / 100] * 3, threads=busy, gemm_flops_per_second=rate)
-        made = make.record(result=result, minutes=minutes, run=run[0], **of)
-    return replace(made, suite=run[1], **own)
+        record = make.record(result=result, minutes=minutes, run=run[0], **fields)
+    return replace(record, suite=run[1], **own)
 
 
 @st.composite
@@ -66,11 +67,15 @@ def stores_of_records(draw: st.DrawFn) -> list[list[Record]]:
     )
     minutes = draw(st.permutations(range(len(drawn))))
     records = [
-        make_record(m, launch=draw(st.integers(0, 2)), **of)
-        for m, of in zip(minutes, drawn, strict=True)
+        make_record(m, launch=draw(st.integers(0, 2)), **fields)
+        for m, fields in zip(minutes, drawn, strict=True)
     ]
     places = [draw(st.sets(st.integers(0, 2), min_size=1, max_size=2)) for _ in records]
-    return [[r for r, of in zip(records, places, strict=True) if place in of] for place in range(3)]
+    stores: list[list[Record]] = [[], [], []]
+    for record, places_of_record in zip(records, places, strict=True):
+        for place in places_of_record:
+            stores[place].append(record)
+    return stores
 
 
 def counting(
@@ -83,23 +88,24 @@ def counting(
     """Return the records that count, by the rule's own words, independent of the store's
     queries."""
     of_cell: dict[tuple[str, Cell], list[Record]] = defaultdict(list)
-    for record in (record for store in stores for record in store):
-        asked = (
+    for record in itertools.chain(*stores):
+        selected = (
             run in (None, record.run)
             and suite in (None, record.suite)
             and machine in (None, record.machine)
         )
-        if asked and (record.side != "baseline" if run else not record.side):
+        side_counts = record.side != "baseline" if run else not record.side
+        if selected and side_counts:
             of_cell[record.machine, record.cell].append(record)
-    kept = set()
-    for found in of_cell.values():
+    counted = set()
+    for records in of_cell.values():
         measured = [
-            record for record in found if record.outcome.status is not Status.SKIPPED
-        ] or found
+            record for record in records if record.outcome.status is not Status.SKIPPED
+        ] or records
         newest = max(measured, key=lambda record: record.started)
         for record in measured:
             if record.environment == newest.environment and (all_runs or record.run == newest.run):
-                kept.add(
+                counted.add(
                     (
                         record.run,
                         record.launch,
@@ -109,7 +115,7 @@ def counting(
                         record.started,
                     )
                 )
-    return kept
+    return counted
 
 
 A_BASELINE_FIRST = [
@@ -169,13 +175,13 @@ def test_of_each_cell_the_newest_run_counts(
 def test_a_run_that_launched_open_cells_more_often_is_noted(
     of_run: dict[str, Any], noted: bool
 ) -> None:
-    with empty_store() as one, Store.open("sqlite://") as other:
-        one.begin_run(make.run(**of_run))
-        other.begin_run(make.run(id="run-2", launches_most=9))
+    with empty_store() as first, Store.open("sqlite://") as second:
+        first.begin_run(make.run(**of_run))
+        second.begin_run(make.run(id="run-2", launches_most=9))
         for record in (*make.launches(1.0), *make.launches(2.0, framework="mxnet")):
-            one.append(record)
-        other.append(make.record(run="run-2", framework="jax"))
-        results = Narrowing(axes={"framework": "torch,mxnet"}).of(Results.newest([one, other]))
+            first.append(record)
+        second.append(make.record(run="run-2", framework="jax"))
+        results = Narrowing(axes={"framework": "torch,mxnet"}).of(Results.newest([first, second]))
     notes = build_matrix(results).notes
     assert ["run-1" in note and "up to 16" in note for note in notes] == [True] * noted
 
@@ -194,26 +200,26 @@ def test_of_a_repeated_launch_the_last_attempt_counts() -> None:
 
 def test_several_stores_are_read_as_one(tmp_path: Path) -> None:
     stores = [tmp_path / "one.sqlite", tmp_path / "two.sqlite"]
-    here = probe()
+    this_machine = probe()
     with Store.open(stores[0]) as store:
-        store.add_machine(here.fingerprint, here.to_dict())
-        store.save_ceilings(here.fingerprint, Ceilings((make.ceiling(1, 1e9),)).to_dict())
-        store.append(make.record(machine=here.fingerprint))
-        store.append(make.record(machine=here.fingerprint, run="run-2", minutes=5))
+        store.add_machine(this_machine.fingerprint, this_machine.to_dict())
+        store.save_ceilings(this_machine.fingerprint, Ceilings((make.ceiling(1, 1e9),)).to_dict())
+        store.append(make.record(machine=this_machine.fingerprint))
+        store.append(make.record(machine=this_machine.fingerprint, run="run-2", minutes=5))
     with Store.open(stores[1]) as store:
-        store.append(make.record(machine=here.fingerprint))  # the same record, copied
+        store.append(make.record(machine=this_machine.fingerprint))  # the same record, copied
         store.append(make.record(machine="m-two"))
         store.add_machine("m-three", {"of": "a future version"})
         store.append(make.record(machine="m-three"))
         store.save_ceilings("m-three", {"of": "a future version"})
     results = Results.read(stores)
     assert len(results.records) == 4
-    assert list(results.hosts) == [here.fingerprint, "m-two", "m-three"]
-    host = results.hosts[here.fingerprint]
-    assert host.effective_cpus == here.cpu.effective_cpus
-    assert dict(host.description)["CPU"] == here.cpu.model
+    assert list(results.hosts) == [this_machine.fingerprint, "m-two", "m-three"]
+    host = results.hosts[this_machine.fingerprint]
+    assert host.effective_cpus == this_machine.cpu.effective_cpus
+    assert dict(host.description)["CPU"] == this_machine.cpu.model
     assert {results.hosts[name].effective_cpus for name in ("m-two", "m-three")} == {None}
-    assert list(results.ceilings) == [here.fingerprint]
+    assert list(results.ceilings) == [this_machine.fingerprint]
     assert len(Results.read(stores, run="run-2").records) == 1
     assert len(Results.read(stores, machine="m-two").records) == 1
     assert Results.read(stores, suite="nothing") == Results()
@@ -234,8 +240,8 @@ def test_rows_without_a_setting_are_both_installed_and_tuned() -> None:
     ]
 
     def shown(words: str) -> list[tuple[str, str]]:
-        kept = Narrowing(axes={"tuning": words}).of(Results(tuple(records), {})).records
-        return [(record.cell.framework, record.cell.tuning) for record in kept]
+        narrowed = Narrowing(axes={"tuning": words}).of(Results(tuple(records), {})).records
+        return [(record.cell.framework, record.cell.tuning) for record in narrowed]
 
     assert shown("installed") == shown("i*") == [("torch", "installed"), ("tinygrad", "tuned")]
     assert shown("tuned") == [("torch", "tuned"), ("tinygrad", "tuned")]

@@ -35,14 +35,14 @@ texts = st.one_of(
 
 
 @given(texts, st.integers(10, 60))
-def test_what_is_shown_is_one_line_that_can_be_seen(text: str, most: int) -> None:
-    shown = visible(text, most)
-    assert shown.isprintable()
-    assert len(shown) <= most
-    assert visible(shown, most) == shown
+def test_visible_text_is_one_printable_line(text: str, most: int) -> None:
+    line = visible(text, most)
+    assert line.isprintable()
+    assert len(line) <= most
+    assert visible(line, most) == line
     if text.isprintable() and len(text) <= most:
-        assert shown == text
-    assert one_line(text, most) == " ".join(shown.split())
+        assert line == text
+    assert one_line(text, most) == " ".join(line.split())
 
 
 def test_how_what_cannot_be_seen_is_shown() -> None:
@@ -60,8 +60,8 @@ def test_json_is_the_same_but_for_what_has_no_place_in_it(content: Any) -> None:
     check_seen(text)
     # Half a pair is none of the characters that there are; two halves beside one another are none
     # either.
-    whole = "".join(texts_of(content)).encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    if "\N{REPLACEMENT CHARACTER}" not in whole:
+    joined = "".join(texts_of(content)).encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    if "\N{REPLACEMENT CHARACTER}" not in joined:
         assert json.loads(text) == content
 
 
@@ -133,8 +133,8 @@ def test_no_name_and_no_reason_does_anything(report: Any) -> None:
 def source_of(path: Path) -> ReportSource:
     with Store.open(path, create=False) as store:
         runs = [(run, 1) for run in store.runs()]
-    found = Results.read([path], newest=True)
-    return ReportSource(lambda: found, lambda: runs)
+    results = Results.read([path], newest=True)
+    return ReportSource(lambda: results, lambda: runs)
 
 
 @pytest.mark.parametrize(("name", "turn"), [("cpu", 0), ("gpu", 7)])
@@ -162,8 +162,8 @@ def test_comparisons_histories_and_exports_of_somebody_elses_store(
         assert (code, errors) == (0, "")
         CHECKS[form](out.removesuffix("\n"))
     for form in FORMATS:
-        shown = (*(["--plot", "drawn.svg"] if form == "json" else []), "--all", "--format", form)
-        code, out, errors = command("history", "--store", str(nights), *shown)
+        options = (*(["--plot", "drawn.svg"] if form == "json" else []), "--all", "--format", form)
+        code, out, errors = command("history", "--store", str(nights), *options)
         assert code == 0
         check_seen(errors)
         CHECKS[form](out.removesuffix("\n"))
@@ -186,8 +186,8 @@ def test_comparisons_histories_and_exports_of_somebody_elses_store(
 
 def test_an_overlong_field_keeps_its_parameters():
     names = [f"tests/test_a.py::test_it[{'x' * 300}-{number}]" for number in (1, 2)]
-    one, other = map(table_field, names)
-    assert len(one) == FIELD
-    assert one.startswith("tests/test_a.py::test_it[")
-    assert (one.endswith("x-1]"), other.endswith("x-2]")) == (True, True)
+    first, second = map(table_field, names)
+    assert len(first) == FIELD
+    assert first.startswith("tests/test_a.py::test_it[")
+    assert (first.endswith("x-1]"), second.endswith("x-2]")) == (True, True)
     assert table_field("short\x1b") == "short\\x1b"

@@ -100,8 +100,8 @@ def test_a_pattern_without_brackets_means_what_it_fits(names: list[str], pattern
     ],
 )
 def test_words_that_are_no_name_are_patterns(words: str, meant: tuple[str, ...]) -> None:
-    known = ["fcn5", "fcn8", "lstm32", "lstm64", "test_c1", "test_c[1]", "test_c[1,2]"]
-    assert names_meant(words, known).names == meant
+    names = ["fcn5", "fcn8", "lstm32", "lstm64", "test_c1", "test_c[1]", "test_c[1,2]"]
+    assert names_meant(words, names).names == meant
 
 
 def test_unknown_words_are_named() -> None:
@@ -143,8 +143,8 @@ def test_data_frames_warn_of_a_name_that_no_cell_has(store: Path) -> None:
 def test_narrowing_takes_names_of_the_results_where_no_cells_are_given() -> None:
     results = Results(tuple(make.record(network=name) for name in TESTS))
     for name in TESTS:
-        kept = Narrowing(axes={"network": name}).of(results).records
-        assert [record.cell.network for record in kept] == [name]
+        records = Narrowing(axes={"network": name}).of(results).records
+        assert [record.cell.network for record in records] == [name]
 
 
 @pytest.mark.parametrize("name", TESTS)

@@ -57,19 +57,19 @@ def test_without_deviations_the_levels_are_exact_wherever_cells_are_connected(
     related = side_by_side(groups, len(levels))
     if related is None:
         return
-    for one in range(len(levels)):
-        for other in range(len(levels)):
-            if related.known(one, other):
-                assert related.difference(one, other) == pytest.approx(
-                    levels[one] - levels[other], abs=1e-9
+    for first in range(len(levels)):
+        for second in range(len(levels)):
+            if related.known(first, second):
+                assert related.difference(first, second) == pytest.approx(
+                    levels[first] - levels[second], abs=1e-9
                 )
 
 
 @examples(30)
 @given(st.lists(st.tuples(st.floats(0.5, 2), st.floats(0.5, 2)), min_size=2, max_size=10))
 def test_of_two_cells_it_is_the_paired_t(pairs):
-    related = side_by_side([{0: one, 1: other} for one, other in pairs], 2)
-    differences = np.log([one / other for one, other in pairs])
+    related = side_by_side([{0: first, 1: second} for first, second in pairs], 2)
+    differences = np.log([first / second for first, second in pairs])
     assert related.difference(0, 1) == pytest.approx(float(np.mean(differences)), abs=1e-9)
     variance, freedom = related.variance(0, 1)
     assert freedom == pytest.approx(len(pairs) - 1)
@@ -91,8 +91,8 @@ def test_levels_agree_with_an_ordinary_least_squares_fit():
     for row, (number, cell, _) in zip(design, rows, strict=True):
         row[cell] = row[7 + number] = 1.0
     fitted = np.linalg.lstsq(design, np.array([seconds for *_, seconds in rows]), rcond=None)[0]
-    for other in range(1, 7):
-        assert related.difference(0, other) == pytest.approx(fitted[0] - fitted[other], abs=1e-9)
+    for second in range(1, 7):
+        assert related.difference(0, second) == pytest.approx(fitted[0] - fitted[second], abs=1e-9)
 
 
 def test_between_cells_that_never_met_nothing_is_known():
@@ -126,10 +126,10 @@ def test_intervals_cover_what_they_say(cells, blocks, size):
         related = side_by_side(groups_of(levels, deviations, blocks, size, chance), cells)
         summaries = [summary_at(related, place) for place in range(cells)]
         summaries = with_common_spread(summaries)
-        for other in (1, cells - 1):
-            if related.known(0, other):
-                between = ratio(summaries[0], summaries[other])
-                inside.append(between.low <= math.exp(levels[0] - levels[other]) <= between.high)
+        for second in (1, cells - 1):
+            if related.known(0, second):
+                between = ratio(summaries[0], summaries[second])
+                inside.append(between.low <= math.exp(levels[0] - levels[second]) <= between.high)
     assert 0.9 <= np.mean(inside) <= 0.99
 
 
@@ -151,18 +151,18 @@ def test_ratios_come_from_the_groups_where_launches_took_turns():
     assert "took turns" in together.method
     assert welch(in_turns[1], in_turns[0]) < 1e-4 < welch(alone[1], alone[0])
     assert welch(in_turns[1], in_turns[0], 1.05) > 0.05
-    both = mean_of_pairs([(in_turns[1], in_turns[0])] * 2)
-    assert both.value == pytest.approx(together.value)
+    mean = mean_of_pairs([(in_turns[1], in_turns[0])] * 2)
+    assert mean.value == pytest.approx(together.value)
     assert took_turns(*in_turns)
     assert not took_turns(*alone)
 
 
 def test_a_paired_t_of_scipy_agrees():
     chance = np.random.default_rng(11)
-    one, other = np.exp(chance.normal(0, 0.2, 8)), np.exp(chance.normal(0.1, 0.2, 8))
-    related = side_by_side([{0: a, 1: b} for a, b in zip(one, other, strict=True)], 2)
+    first, second = np.exp(chance.normal(0, 0.2, 8)), np.exp(chance.normal(0.1, 0.2, 8))
+    related = side_by_side([{0: a, 1: b} for a, b in zip(first, second, strict=True)], 2)
     variance, freedom = related.variance(0, 1)
-    expected = ttest_rel(np.log(one), np.log(other))
+    expected = ttest_rel(np.log(first), np.log(second))
     assert related.difference(0, 1) / math.sqrt(variance) == pytest.approx(expected.statistic)
     assert freedom == pytest.approx(expected.df)
     low, high = expected.confidence_interval(0.95)

@@ -58,12 +58,12 @@ def launches_of(
 def coverage(simulate: Callable[[np.random.Generator], Summary | Estimate], truth: float) -> float:
     """Return in how many of the simulated intervals the truth lies, as a share."""
     random = np.random.default_rng(1)
-    made = [simulate(random) for _ in range(900)]
+    simulated = [simulate(random) for _ in range(900)]
     return float(
         np.mean(
             [
                 (estimate.low or math.inf) <= truth <= (estimate.high or -math.inf)
-                for estimate in made
+                for estimate in simulated
             ]
         )
     )
@@ -100,14 +100,16 @@ def test_two_launches_that_disagree_count_alike_and_their_interval_spans_both(
 
 
 def test_two_launches_that_agree_have_a_narrow_interval_that_covers_what_they_measured() -> None:
-    made = [
+    summaries = [
         summarise(launches_of(np.random.default_rng(seed), 2, steps=40, between=0.0))
         for seed in range(200)
     ]
-    widths = [math.log((summary.high or math.inf) / (summary.low or 1.0)) for summary in made]
+    widths = [math.log((summary.high or math.inf) / (summary.low or 1.0)) for summary in summaries]
     assert np.median(widths) < 0.05
     assert (
-        np.mean([(summary.low or math.inf) <= 0.5 <= (summary.high or 0.0) for summary in made])
+        np.mean(
+            [(summary.low or math.inf) <= 0.5 <= (summary.high or 0.0) for summary in summaries]
+        )
         >= 0.95
     )
 
@@ -118,20 +120,20 @@ def test_the_intervals_of_several_launches_are_scipys_of_student_and_welch() -> 
         summarise(launches_of(random, 4, median=0.8)),
         summarise(launches_of(random, 6)),
     )
-    logs, others = np.log(slower.launch_medians), np.log(faster.launch_medians)
+    logs_slower, logs_faster = np.log(slower.launch_medians), np.log(faster.launch_medians)
     for interval, test in (
-        (slower, scipy.stats.ttest_1samp(logs, 0.0)),
-        (ratio(slower, faster), scipy.stats.ttest_ind(logs, others, equal_var=False)),
+        (slower, scipy.stats.ttest_1samp(logs_slower, 0.0)),
+        (ratio(slower, faster), scipy.stats.ttest_ind(logs_slower, logs_faster, equal_var=False)),
     ):
         assert (interval.low, interval.high) == pytest.approx(
             np.exp(test.confidence_interval(0.95))
         )
-    assert (slower.median, slower.coverage) == (pytest.approx(math.exp(logs.mean())), 0.95)
+    assert (slower.median, slower.coverage) == (pytest.approx(math.exp(logs_slower.mean())), 0.95)
 
 
-@pytest.mark.parametrize(("launches", "others"), [(1, 1), (1, 5)])
+@pytest.mark.parametrize(("slower_launches", "faster_launches"), [(1, 1), (1, 5)])
 def test_the_interval_of_a_ratio_of_few_launches_covers_as_it_says(
-    launches: int, others: int
+    slower_launches: int, faster_launches: int
 ) -> None:
     def measured(random: np.random.Generator) -> Estimate:
         slower, faster = (
@@ -139,7 +141,7 @@ def test_the_interval_of_a_ratio_of_few_launches_covers_as_it_says(
                 summarise(launches_of(random, count, median=median, between=0.05)),
                 launch_deviation=0.05,
             )
-            for count, median in ((launches, 0.8), (others, 0.5))
+            for count, median in ((slower_launches, 0.8), (faster_launches, 0.5))
         )
         return ratio(slower, faster)
 
@@ -194,14 +196,14 @@ def test_as_many_launches_as_settle_a_comparison_do_so_most_of_the_time(
 
     def pair(launches: int) -> tuple[Summary, Summary]:
         drawn = np.exp(deviation * random.standard_normal((2, launches)))
-        return summarise([[apart * seconds] for seconds in drawn[0]]), summarise(
-            [[seconds] for seconds in drawn[1]]
-        )
+        slower = summarise([[apart * seconds] for seconds in drawn[0]])
+        faster = summarise([[seconds] for seconds in drawn[1]])
+        return slower, faster
 
-    many = launches_to_settle(*pair(4000))
-    assert many is not None
-    pairs = [pair(many) for _ in range(150)]
-    settled = [tied(one, other) or clearly_slower(one, other) for one, other in pairs]
+    needed = launches_to_settle(*pair(4000))
+    assert needed is not None
+    pairs = [pair(needed) for _ in range(150)]
+    settled = [tied(first, second) or clearly_slower(first, second) for first, second in pairs]
     assert 0.7 < np.mean(settled) < 0.95
 
 
@@ -240,11 +242,14 @@ def closure_of_bonferroni(values: Sequence[float]) -> list[float]:
     Marcus, Peritz and Gabriel 1976, with Bonferroni's test for each set.
     """
     places = range(len(values))
-    sets = [s for size in range(1, len(values) + 1) for s in itertools.combinations(places, size)]
-    return [
-        max(min(1.0, len(s) * min(values[n] for n in s)) for s in sets if place in s)
-        for place in places
-    ]
+    adjusted = [0.0] * len(values)
+    for size in range(1, len(values) + 1):
+        for hypotheses in itertools.combinations(places, size):
+            smallest = min(values[place] for place in hypotheses)
+            p_of_set = min(1.0, size * smallest)
+            for place in hypotheses:
+                adjusted[place] = max(adjusted[place], p_of_set)
+    return adjusted
 
 
 @given(probabilities)
@@ -287,21 +292,21 @@ def test_verdicts(comparison: Contrast, verdict: RatioVerdict) -> None:
 
 def test_as_many_launches_as_named_tell_a_difference_of_that_size() -> None:
     random = np.random.default_rng(4)
-    seen = summary(random, 4, 1.05, 0.03), summary(random, 4, 1.0, 0.03)
-    variances = [float(np.var(np.log(side.launch_medians), ddof=1)) for side in seen]
-    needed = launches_to_decide(*seen)
+    measured = summary(random, 4, 1.05, 0.03), summary(random, 4, 1.0, 0.03)
+    variances = [float(np.var(np.log(side.launch_medians), ddof=1)) for side in measured]
+    needed = launches_to_decide(*measured)
     assert needed is not None
-    difference = abs(math.log(seen[0].median / seen[1].median))
+    difference = abs(math.log(measured[0].median / measured[1].median))
     deviation = math.sqrt(sum(variances) / 2)
     significant = 0
     for _ in range(300):
-        one, other = (
+        slower, faster = (
             summary(random, needed, math.exp(difference), deviation),
             summary(random, needed, 1.0, deviation),
         )
-        significant += (contrast(4, 2, one, other).p_value or 0.0) < SIGNIFICANCE
+        significant += (contrast(4, 2, slower, faster).p_value or 0.0) < SIGNIFICANCE
     assert binom.ppf(0.001, 300, POWER - 0.05) <= significant
-    more = launches_to_decide(*seen, comparisons=20)
+    more = launches_to_decide(*measured, comparisons=20)
     assert more is None or more > needed
     assert launches_to_decide(summarise([[1.0001] * 5]), summarise([[1.0] * 5])) is None
     # From one launch what launches are assumed to differ by counts too.

@@ -36,24 +36,24 @@ def test_unpaired_launches_are_judged_by_welchs_t(a: list[float], b: list[float]
     assert result.p == pytest.approx(
         (slower if ratio.value >= 1 else faster).pvalue, rel=1e-6, abs=1e-12
     )
-    both = stats.ttest_ind(np.log(b), np.log(a), equal_var=False).confidence_interval(0.95)
+    interval = stats.ttest_ind(np.log(b), np.log(a), equal_var=False).confidence_interval(0.95)
     assert np.log([ratio.low, ratio.high]) == pytest.approx(
-        [both.low, both.high], rel=1e-6, abs=1e-9
+        [interval.low, interval.high], rel=1e-6, abs=1e-9
     )
 
 
 @given(launches, launches)
 def test_different_sessions_widen_and_never_sharpen(a: list[float], b: list[float]) -> None:
-    one, other = judge(a, b), judge(a, b, same_session=False)
-    assert one.ratio is not None
-    assert other.ratio is not None
-    assert one.ratio.value == other.ratio.value
-    assert (other.ratio.low or 0) <= (one.ratio.low or 0)
-    assert (other.ratio.high or 0) >= (one.ratio.high or 0)
-    assert (other.p or 0) >= (one.p or 0)
-    assert (other.smallest_effect or 0) >= (one.smallest_effect or 0)
-    if other.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT):
-        assert one.verdict is other.verdict
+    same, different = judge(a, b), judge(a, b, same_session=False)
+    assert same.ratio is not None
+    assert different.ratio is not None
+    assert same.ratio.value == different.ratio.value
+    assert (different.ratio.low or 0) <= (same.ratio.low or 0)
+    assert (different.ratio.high or 0) >= (same.ratio.high or 0)
+    assert (different.p or 0) >= (same.p or 0)
+    assert (different.smallest_effect or 0) >= (same.smallest_effect or 0)
+    if different.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT):
+        assert same.verdict is different.verdict
 
 
 @pytest.mark.parametrize(("of_a", "of_b"), [(3, 3), (5, 5), (4, 12)])
@@ -130,9 +130,9 @@ def test_adjusted_p_is_that_of_benjamini_and_hochberg(values: list[float | None]
     size = len(results)
     for p, value in zip(results, ours, strict=True):
         reached = [
-            size * other / sum(doubled <= other for doubled in results)
-            for other in results
-            if other >= p
+            size * larger / sum(doubled <= larger for doubled in results)
+            for larger in results
+            if larger >= p
         ]
         assert value == pytest.approx(min(1.0, *reached))
     for judged in adjusted:

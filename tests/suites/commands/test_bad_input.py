@@ -225,8 +225,8 @@ def test_the_documented_codes_are_those_of_the_errors():
     rows = re.findall(r"^\| (\d[\d, ]*) \|", section, flags=re.MULTILINE)
     documented = {int(number) for row in rows for number in row.split(", ")}
     of_errors = {
-        each.exit_code
-        for each in (
+        error.exit_code
+        for error in (
             UsageError,
             FrameworkEnvironmentError,
             StoreError,

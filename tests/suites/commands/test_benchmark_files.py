@@ -28,11 +28,11 @@ def files(command):
 
 
 def test_files_are_compared_as_they_are_and_stored_nowhere(command, files):
-    code, shown, _ = command(
+    code, output, _ = command(
         "compare", "a1.json,a2.json,a3.json", "b1.json,b2.json,b3.json", "--json"
     )
     assert code == 0
-    directly = json.loads(shown)
+    directly = json.loads(output)
     assert sorted(path.name for path in Path.cwd().iterdir()) == files
     assert directly["baseline"].startswith("a1.json,a2.json,a3.json")
     for side in "ab":
@@ -41,12 +41,10 @@ def test_files_are_compared_as_they_are_and_stored_nowhere(command, files):
             == 0
         )
     stored = json.loads(command("compare", "previous", "latest", "--json")[1])
-    ratios = [
-        [(cell["cell"]["network"], cell["ratio"]) for cell in found["cells"]]
-        for found in (directly, stored)
-    ]
-    assert ratios[0] == ratios[1]
-    assert len(ratios[0]) == 2
+    assert len(directly["cells"]) == 2
+    for cell, stored_cell in zip(directly["cells"], stored["cells"], strict=True):
+        assert cell["cell"]["network"] == stored_cell["cell"]["network"]
+        assert cell["ratio"] == stored_cell["ratio"]
     one_each = json.loads(command("compare", "a1.json", "b1.json", "--json")[1])
     assert {tuple(cell["launches_used"].values()) for cell in one_each["cells"]} == {(1, 1)}
 
@@ -118,10 +116,10 @@ def test_export_takes_the_words_for_runs_that_reports_take(command, form):
         ("previous", "20261101-a"),
         ("20261101", "20261101-a"),
     ):
-        code, shown, errors = command("export", "--run", word, "--format", form)
+        code, output, errors = command("export", "--run", word, "--format", form)
         assert code == 0, errors
-        assert meant in shown
-        assert ({"20261101-a", "20261102-b"} - {meant}).pop() not in shown
+        assert meant in output
+        assert ({"20261101-a", "20261102-b"} - {meant}).pop() not in output
 
 
 def test_export_without_pytest_benchmark_names_a_format_that_needs_no_package(command, monkeypatch):
@@ -168,16 +166,16 @@ def test_a_store_with_the_name_of_a_json_file_stays_a_store(command, files):
     assert command("report", "runs", "--store", "store.json")[0] == 0
 
 
-def test_what_a_store_holds_is_not_imported_again(command, files):
+def test_benchmarks_that_a_store_holds_are_not_imported_again(command, files):
     content = json.loads(Path("a1.json").read_text())
     assert command("import", "a1.json")[0] == 0
     content["benchmarks"][0]["extra_info"] = {"machine": "mine"}
     Path("again.json").write_text(json.dumps(content, indent=3))
     assert "holds run" in refusal(command, "import", "again.json")
-    left = content["benchmarks"].pop()
+    removed = content["benchmarks"].pop()
     Path("part.json").write_text(json.dumps(content))
     assert "holds these measurements already" in refusal(command, "import", "part.json")
-    content["benchmarks"].append({**left, "fullname": "test_it.py::test_new"})
+    content["benchmarks"].append({**removed, "fullname": "test_it.py::test_new"})
     Path("more.json").write_text(json.dumps(content))
     code, _, errors = command("import", "more.json")
     assert code == 0
@@ -187,8 +185,8 @@ def test_what_a_store_holds_is_not_imported_again(command, files):
 
 def test_reports_say_why_imports_have_no_items_per_second(command, files):
     command("import", "a1.json")
-    shown = command("report", "matrix", "--quantity", "items")[1]
-    assert "not measured: the mini-batch size is not known" in " ".join(shown.split())
+    output = command("report", "matrix", "--quantity", "items")[1]
+    assert "not measured: the mini-batch size is not known" in " ".join(output.split())
     curves = command("report", "figure1")[1]
     assert "Nothing was measured" not in curves
     assert "Not shown: 2 cells whose mini-batch size is not known." in curves

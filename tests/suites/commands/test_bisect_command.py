@@ -31,26 +31,26 @@ QUIETLY = ("--threads", "1", "--no-wait-for-quiet", "--seed", "1")
 def machine(tmp_path, monkeypatch):
     """Give launches whose steps take 20 ms times a level, which the interpreter or the step's file
     says."""
-    made = SimpleNamespace(
+    simulated = SimpleNamespace(
         deviation=0.005, level=lambda request: 1.0, crashes=lambda request: False, launched=0
     )
-    made.ends_at, made.losses = None, lambda request: []
+    simulated.ends_at, simulated.losses = None, lambda request: []
     rng = random.Random(1)
 
     def launch(request, tick):
-        if made.launched == made.ends_at:
+        if simulated.launched == simulated.ends_at:
             raise KeyboardInterrupt
-        made.launched += 1
-        if made.crashes(request):
+        simulated.launched += 1
+        if simulated.crashes(request):
             return ended_as(Outcome(Status.CRASHED, "signal 11"))
-        step = 0.02 * made.level(request) * rng.lognormvariate(0.0, made.deviation)
-        parity = Parity("agrees", "", made.losses(request), 0.0, None, "", 1e-3, 1e-3, 0.0)
+        step = 0.02 * simulated.level(request) * rng.lognormvariate(0.0, simulated.deviation)
+        parity = Parity("agrees", "", simulated.losses(request), 0.0, None, "", 1e-3, 1e-3, 0.0)
         return ended_as(Outcome(Status.OK, samples_ns=[round(step * 1e9)] * 3, parity=parity))
 
     monkeypatch.setattr(runner, "launch_process", launch)
     monkeypatch.setattr(framework, "_added", {})
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
-    return made
+    return simulated
 
 
 # Builds in order: interpreters that only answer what they are.
@@ -102,10 +102,10 @@ def test_the_first_slower_build_is_named_and_few_others_are_measured(builds, pla
     assert content["probability"] >= 0.95
     assert content["slowdown"]["low"] < 1.08 < content["slowdown"]["high"]
     assert content["pairs"] <= 30
-    runs, kept = records()
+    runs, stored = records()
     assert [(run.purpose, run.finished is not None) for run in runs] == [("bisect", True)]
-    assert len({record.cell.framework for record in kept}) <= 5
-    assert {record.side for record in kept} == {"baseline", "candidate"}
+    assert len({record.cell.framework for record in stored}) <= 5
+    assert {record.side for record in stored} == {"baseline", "candidate"}
 
 
 def test_a_slowdown_of_many_times_is_no_per_cents(builds):
@@ -138,16 +138,16 @@ def test_a_build_that_does_not_start_is_left_out_and_the_answer_says_what_it_may
     [((), ["v5"], "v4"), ((5,), ["v5", "v6"], "v4"), ((4,), ["v4", "v5"], "v3")],
 )
 def test_the_first_faster_build_is_named(builds, missing, answer, before):
-    levels = [None if place in missing else 1.0 if place >= 5 else 1.08 for place in range(9)]
+    levels = [1.08] * 5 + [1.0] * 4
+    for place in missing:
+        levels[place] = None
     code, output, complaints = builds(levels, "--faster", "--json")
     assert code == 1, complaints
     content = json.loads(output)
     assert (content["outcome"], content["suspects"], content["before"]) == ("found", answer, before)
     assert content["slowdown"]["low"] < 1.08 < content["slowdown"]["high"]
-    assert (
-        f"The first faster build is {' and '.join(answer) if not missing else 'one of'}"
-        in content["sentence"]
-    )
+    words = "one of" if missing else " and ".join(answer)
+    assert f"The first faster build is {words}" in content["sentence"]
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_the_first_faster_build_is_named(builds, missing, answer, before):
     ],
 )
 def test_no_change_and_several_changes_are_said_and_not_guessed(builds, levels, code, message):
-    found, out, complaints = builds(levels)
-    assert found == code, complaints
+    exit_code, out, complaints = builds(levels)
+    assert exit_code == code, complaints
     assert message in " ".join(out.split())
 
 
@@ -221,8 +221,8 @@ def test_a_bisection_that_is_interrupted_goes_on_and_measures_nothing_twice(buil
     assert "--resume" in complaints
     before = records()[1]
     machine.ends_at = None
-    other, _, complaint = builds(slower_from(4), "--threshold", "4%", "--resume")
-    assert other == 2
+    refused_code, _, complaint = builds(slower_from(4), "--threshold", "4%", "--resume")
+    assert refused_code == 2
     assert "another --threshold" in complaint
     code, output, complaints = builds(slower_from(4), "--resume")
     assert code == 1, complaints
@@ -370,7 +370,7 @@ def commits(machine, command, tmp_path):
         return 1.4 if "WORK = 280" in text else 1.0
 
     machine.level = level
-    given = (
+    options = (
         "--repo",
         "project",
         "--step",
@@ -380,7 +380,7 @@ def commits(machine, command, tmp_path):
         *QUIETLY,
     )
     ends = ("--good", digests[0], "--bad", "main")
-    bisect = lambda *words, ends=ends: command("bisect", *given, *ends, *words)  # noqa: E731
+    bisect = lambda *words, ends=ends: command("bisect", *options, *ends, *words)  # noqa: E731
     return SimpleNamespace(
         folder=tmp_path / "project", digests=digests, bisect=bisect, home=tmp_path / "home"
     )
@@ -465,9 +465,9 @@ def test_an_interrupted_bisection_keeps_what_is_built_for_resuming_and_the_next_
     assert "(change 6)" in output
     machine.ends_at = machine.launched + 10
     assert commits.bisect(*build)[0] == 130
-    left = worktrees(commits)
+    worktree_count = worktrees(commits)
     machine.ends_at = machine.launched
-    assert left > 1
+    assert worktree_count > 1
     assert commits.bisect("--build", "true")[0] == 130
     assert worktrees(commits) == 3  # both ends of the new one
 
@@ -516,14 +516,14 @@ def test_real_launches_of_real_commits_find_the_slower_one_although_it_was_kille
         "1m",
     )
 
-    kept = partial(records_in, tmp_path / "my.sqlite")
+    stored_records = partial(records_in, tmp_path / "my.sqlite")
     with running_command(tmp_path, *words) as child:
-        wait_until(lambda: len(kept()) > 4, "records")
+        wait_until(lambda: len(stored_records()) > 4, "records")
         os.kill(child.pid, signal.SIGKILL)
-    before = kept()
+    before = stored_records()
     done = run_command(tmp_path, *words, "--resume")
     assert done.returncode in (1, 6), done.stdout + done.stderr  # 6: this machine was too busy
-    after = kept()
+    after = stored_records()
     assert after[: len(before)] == before
     assert (
         max(

@@ -113,13 +113,13 @@ def test_a_run_that_was_ended_goes_on_with_exactly_what_is_missing(folder, numbe
         assert "dlbench run mine.toml --resume" in complaint(errors)
     # Ctrl-C shows the result so far. The other signals come from programs.
     assert ("Seconds per mini-batch" in errors) == (number == signal.SIGINT)
-    kept = records_in(folder)
-    assert 1 <= len(kept) < 4
+    records = records_in(folder)
+    assert 1 <= len(records) < 4
     (run,) = runs_in(folder)
     assert run.finished is None
     resumed = run_command(folder, "run", "mine.toml", "--resume")
     assert resumed.returncode == 0, resumed.stderr
-    assert records_in(folder)[: len(kept)] == kept
+    assert records_in(folder)[: len(records)] == records
     assert launched(folder) == ALL
     (again,) = runs_in(folder)
     assert (again.id, again.plan, again.seed) == (run.id, run.plan, run.seed)
@@ -180,8 +180,8 @@ def test_a_reader_that_leaves_early_is_no_error(folder):
 @pytest.mark.slow
 def test_two_runners_share_one_store(folder):
     words = ("run", "mine.toml", "--threads", "1")
-    with running_command(folder, *words) as one, running_command(folder, *words) as other:
-        for process in (one, other):
+    with running_command(folder, *words) as first, running_command(folder, *words) as second:
+        for process in (first, second):
             assert process.wait() == 0, process.said()
     runs = runs_in(folder)
     assert len(runs) == 2

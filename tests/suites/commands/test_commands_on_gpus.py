@@ -87,9 +87,7 @@ def test_a_machine_with_gpus_gets_columns_of_them_unasked_and_goes_on_where_it_w
     assert records["cpu"].telemetry is None
 
 
-def test_a_mini_batch_that_runs_out_of_memory_is_a_hole_larger_ones_are_not_tried_and_smaller_ones_run(
-    folder, call
-):
+def test_after_a_mini_batch_runs_out_of_memory_only_smaller_ones_run(folder, call):
     words = ["--devices", "cuda:1", "--batch-sizes", "512,64,256", "--seed", "3"]
     code, out, errors = call(TWO, "run", "mine.toml", *words)
     assert code == 0, errors
@@ -133,7 +131,9 @@ class Losing(fake.FakeNvml):
     ],
 )
 @pytest.mark.parametrize("verb", [("run",), ("gate", "--same")])
-def test_what_a_machine_has_not_got_is_refused_in_one_line(folder, call, verb, source, words, part):
+def test_devices_that_a_machine_lacks_are_refused_in_one_line(
+    folder, call, verb, source, words, part
+):
     assert part in refusal(partial(call, source), *verb, "mine.toml", *words)
     assert not (folder / "dlbench.sqlite").exists()
 
@@ -141,10 +141,10 @@ def test_what_a_machine_has_not_got_is_refused_in_one_line(folder, call, verb, s
 def test_gpus_that_others_compute_on_are_named_before_anything_is_measured():
     def on_boards(*counts):
         """Make two boards with so many processes on each; None: it does not tell."""
-        boards = [
-            f"fake.board({f'uuid={uuid!r}'}{'' if count is None else f', ComputeRunningProcesses=[0] * {count}'})"
-            for uuid, count in zip((FIRST, SECOND), counts, strict=True)
-        ]
+        boards = []
+        for uuid, count in zip((FIRST, SECOND), counts, strict=True):
+            processes = "" if count is None else f", ComputeRunningProcesses=[0] * {count}"
+            boards.append(f"fake.board(uuid={uuid!r}{processes})")
         return f"fake.FakeNvml({', '.join(boards)})"
 
     def said(names, source, workers=1):
@@ -187,9 +187,9 @@ device_operator_seconds = 0.002
     assert "launch-bound, since starting 6 operators at" in " ".join(out.split())
     results = {record.cell.device: record.outcome.device for record in records_in(folder)}
     assert results["cpu"] is None
-    kept = results["cuda:1"].ceilings
+    ceilings = results["cuda:1"].ceilings
     rates = {"copy": 4e12, "device_pinned": 5e10, "device_pageable": 2.5e10}
-    for name, value in kept._asdict().items():
+    for name, value in ceilings._asdict().items():
         (rate,) = [rate for part, rate in rates.items() if part in name] or [None]
         # This machine's other work can make a pretended GPU slower, never faster.
         assert 0 < value <= rate if rate else value >= 0.002, name

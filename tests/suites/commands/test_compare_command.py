@@ -84,8 +84,8 @@ def test_nothing_measured_on_both_sides_is_no_success_and_a_wrong_word_is_refuse
 
 
 def test_other_work_is_compared_on_request_and_a_line_says_so(compare) -> None:
-    given = own(1.0, "run-1", TRAINED), own(0.5, "run-2", UNTRAINED)
-    _, output, _ = compare(*given, "--allow-different", "--json")
+    records = own(1.0, "run-1", TRAINED), own(0.5, "run-2", UNTRAINED)
+    _, output, _ = compare(*records, "--allow-different", "--json")
     content = json.loads(output)
     assert content["rule"]["allow_different"] is True
     assert content["notes"][-1].startswith(

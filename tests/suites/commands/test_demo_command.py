@@ -5,13 +5,13 @@ from processes import refusal
 
 
 def test_the_demo_shows_a_matrix_a_verdict_advice_and_a_page(command, tmp_path):
-    code, shown, errors = command("demo")
+    code, output, errors = command("demo")
     assert (code, errors) == (0, "")
-    lines = shown.splitlines()
+    lines = output.splitlines()
     assert lines[0] == (
         "An example, measured on AMD EPYC, 2 CPUs on 2026-11-29, not on this machine."
     )
-    words = " ".join(shown.split())
+    words = " ".join(output.split())
     for part in (
         "tensorflow function *0.238±2%",
         "clearly the fastest: tensorflow function in 3, mxnet hybrid in 3",
@@ -35,9 +35,9 @@ def test_the_demo_shows_a_matrix_a_verdict_advice_and_a_page(command, tmp_path):
 
 def test_without_a_page_nothing_is_written(command, tmp_path):
     (tmp_path / "dlbench-demo.html").write_text("mine")
-    code, shown, _ = command("demo", "--no-page")
+    code, output, _ = command("demo", "--no-page")
     assert code == 0
-    assert "Written" not in shown
+    assert "Written" not in output
     assert (tmp_path / "dlbench-demo.html").read_text() == "mine"
 
 

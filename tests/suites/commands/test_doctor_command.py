@@ -19,10 +19,10 @@ def test_the_command_on_this_machine(tmp_path: Path) -> None:
     assert ended.stderr.splitlines() == ["observing this machine for some seconds (5 readings)"]
     report = json.loads(ended.stdout)
     assert len(report["readings"]) == 5
-    seen = {finding["name"]: finding["seen"] for finding in report["findings"]}
-    assert {"others", "repeatability", "cpu_quota", "governor", "memory"} <= seen.keys()
-    assert sum(report["counts"].values()) == len(seen) == len(report["findings"])
-    assert "OMP_NUM_THREADS" in seen["variables"]
+    observations = {finding["name"]: finding["seen"] for finding in report["findings"]}
+    assert {"others", "repeatability", "cpu_quota", "governor", "memory"} <= observations.keys()
+    assert sum(report["counts"].values()) == len(observations) == len(report["findings"])
+    assert "OMP_NUM_THREADS" in observations["variables"]
 
 
 def test_a_measurement_is_left_in_peace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,9 +52,9 @@ def test_pytest_benchmark_reads_what_was_exported(command):
         "2.json",
         "--columns=median,rounds",
     ]
-    shown = subprocess.run(compare, capture_output=True, text=True, check=True).stdout
-    assert "fcn5, mini-batch 64" in shown
-    assert all(f"dlbench[fcn5-b64-null-null-cpu-1] ({number})" in shown for number in (1, 2))
+    output = subprocess.run(compare, capture_output=True, text=True, check=True).stdout
+    assert "fcn5, mini-batch 64" in output
+    assert all(f"dlbench[fcn5-b64-null-null-cpu-1] ({number})" in output for number in (1, 2))
 
 
 def test_a_bad_file_makes_no_store_and_a_good_one_does_not_change_what_is_known_of_a_machine(

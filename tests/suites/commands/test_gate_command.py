@@ -55,7 +55,7 @@ def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> 
         wait_until(lambda: len(records_in(folder / "my.sqlite")) > 6, "records")
         os.kill(child.pid, signal.SIGKILL)
     before = len(records_in(folder / "my.sqlite"))
-    other = run_command(
+    refused = run_command(
         folder,
         "gate",
         "nightly.toml",
@@ -66,8 +66,8 @@ def test_a_slowdown_fails_the_build_however_often_the_gate_was_ended(folder) -> 
         "--store",
         "my.sqlite",
     )
-    assert other.returncode == 2
-    assert "The unfinished run's candidate was" in other.stderr
+    assert refused.returncode == 2
+    assert "The unfinished run's candidate was" in refused.stderr
     done = run_command(folder, *shlex.split(hint))
     assert done.returncode == 1, done.stderr
     assert "REGRESSION" in done.stdout
@@ -114,13 +114,13 @@ def test_the_command_that_measures_again_has_no_secret_no_private_path_and_the_s
         "1",
     ]
     again = compare.rerun_command(["gate", "quick", *sides, *reported, "--threads=1"], 7)
-    kept = [
+    masked = [
         "--candidate-env",
         "MY_TOKEN=***",
         "--baseline-env=API_KEY=***",
         "--python=torch=<path>/python",
     ]
-    assert shlex.split(again) == ["dlbench", "gate", "quick", *kept, "--threads=1", "--seed", "7"]
+    assert shlex.split(again) == ["dlbench", "gate", "quick", *masked, "--threads=1", "--seed", "7"]
 
 
 def test_a_baselines_interpreter_is_of_the_suites_rows_of_its_framework(folder) -> None:
@@ -129,9 +129,9 @@ def test_a_baselines_interpreter_is_of_the_suites_rows_of_its_framework(folder) 
     )
     assert text != SUITE
     (folder / "rows.toml").write_text(text)
-    given = compare.CompareOptions(interval="2%")
+    options = compare.CompareOptions(interval="2%")
     plan, _ = compare.planned(
-        given, str(folder / "rows.toml"), probe(), [f"torch={sys.executable}"]
+        options, str(folder / "rows.toml"), probe(), [f"torch={sys.executable}"]
     )
     assert {(cell.framework, cell.mode) for cell in plan.cells} == {
         ("torch", "compile"),
@@ -165,11 +165,13 @@ def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> Non
         (stored,) = store.runs()
     assert stored.rule == {"magnitude": 0.04}
     assert stored.doctor is not None
-    other = run_command(folder, "gate", "nightly.toml", *SLOWER, "--resume", "--store", "my.sqlite")
-    assert other.returncode == 2
+    refused = run_command(
+        folder, "gate", "nightly.toml", *SLOWER, "--resume", "--store", "my.sqlite"
+    )
+    assert refused.returncode == 2
     assert (
         "begun with another --threshold, --tolerance, --judge or --allow-different. Give the same "
-        "options" in " ".join(other.stderr.split())
+        "options" in " ".join(refused.stderr.split())
     )
     again = run_command(
         folder, "compare", stored.id, "--tolerance", "9%", "--json", "--store", "my.sqlite"

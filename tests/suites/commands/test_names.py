@@ -42,16 +42,18 @@ def store(command):
     "words", [("report", "matrix"), ("report", "matrix", "--run", "latest"), ("history", "--all")]
 )
 def test_a_command_shows_the_named_benchmark_alone(command, store, words, name):
-    code, shown, errors = command(*words, "--networks", name, "--json")
+    code, output, errors = command(*words, "--networks", name, "--json")
     assert code == 0, errors
-    content = json.loads(shown)
+    content = json.loads(output)
     cells = content["cells"] if words[0] == "history" else content
     assert {cell["network"] for cell in cells} == {name}
 
 
 def test_a_list_of_names_with_commas(command, store):
-    shown = json.loads(command("report", "matrix", "--networks", ",".join(TESTS[1:3]), "--json")[1])
-    assert {cell["network"] for cell in shown} == set(TESTS[1:3])
+    matrix = json.loads(
+        command("report", "matrix", "--networks", ",".join(TESTS[1:3]), "--json")[1]
+    )
+    assert {cell["network"] for cell in matrix} == set(TESTS[1:3])
 
 
 @pytest.mark.parametrize("words", [("report", "matrix"), ("history",)])

@@ -80,7 +80,7 @@ def test_a_comparison_profiles_a_slower_cell_once_and_every_report_of_it_says_so
     # Beside other tests most pairs would be disturbed, and the step takes almost three times as
     # long in any case.
     monkeypatch.setattr(disturbance, "disturbances", lambda record, host: "")
-    monkeypatch.setattr(runner, "QuietWait", lambda *given: None)
+    monkeypatch.setattr(runner, "QuietWait", lambda *arguments: None)
     words = [
         "--baseline-step",
         "fast.py",

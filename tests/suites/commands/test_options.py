@@ -34,10 +34,10 @@ def test_a_command_offers_the_options_of_its_bases_from_left_to_right() -> None:
 
     parameters = options.parameters_of(Both, without=("fourth",))
     assert [parameter.name for parameter in parameters] == ["first", "second", "third"]
-    given = []
-    command = options.takes(Both, parameters)(given.append)
+    parsed = []
+    command = options.takes(Both, parameters)(parsed.append)
     command(first="a", third=4)
-    assert given == [Both(first="a", third=4)]
+    assert parsed == [Both(first="a", third=4)]
     words = options.words_of(Both(first="a", second=True, fourth="b c"), ("second", "third"))
     assert words == ["--other", "--third", "3"]
 

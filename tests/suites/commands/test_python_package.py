@@ -36,9 +36,9 @@ def test_completion_lists_what_is_offered_and_nothing_else() -> None:
         assert getattr(dlbench, name).__doc__
     with pytest.raises(AttributeError, match="no attribute 'measures'"):
         dlbench.measures  # type: ignore[attr-defined]  # noqa: B018
-    every: dict[str, object] = {}
-    exec("from dlbench import *", every)
-    assert set(every) - {"__builtins__"} == set(dlbench.__all__)
+    namespace: dict[str, object] = {}
+    exec("from dlbench import *", namespace)
+    assert set(namespace) - {"__builtins__"} == set(dlbench.__all__)
 
 
 def test_importing_dlbench_loads_the_standard_library_at_most() -> None:

@@ -28,19 +28,19 @@ def seconds_of(products: str) -> float:
 def machine(tmp_path, monkeypatch):
     """Launches of 10 s, whose steps of 0.02 s deviate by this much, and products at this rate."""
     (tmp_path / "mine.toml").write_text(suite_of_null("mine", threads=[1]))
-    made = SimpleNamespace(deviation=0.005, rate=RATE)
+    simulated = SimpleNamespace(deviation=0.005, rate=RATE)
     rng = random.Random(1)
 
     def launch(request, tick):
         extra = seconds_of(request.variables.get("DLBENCH_EXTRA_PRODUCTS", "0x0"))
-        step = 0.02 * rng.lognormvariate(0.0, made.deviation) + extra
+        step = 0.02 * rng.lognormvariate(0.0, simulated.deviation) + extra
         outcome = Outcome(
-            Status.OK, samples_ns=[round(step * 1e9)] * 3, gemm_flops_per_second=made.rate
+            Status.OK, samples_ns=[round(step * 1e9)] * 3, gemm_flops_per_second=simulated.rate
         )
         return ended_as(outcome, 10.0)
 
     monkeypatch.setattr(runner, "launch_process", launch)
-    return made
+    return simulated
 
 
 def test_a_quiet_machine_finds_the_known_slowdown_and_says_how_soon(machine, command, tmp_path):

@@ -32,22 +32,30 @@ def night(tmp_path):
     command = tmp_path / "dlbench"
     command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m dlbench.suites "$@"\n')
     command.chmod(0o755)
-    kept = {
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("DLBENCH_", "PYTEST_"))
     }
     own = {"DLBENCH": str(command), "SUITE": "nightly.toml", "DLBENCH_HOME": str(tmp_path / "home")}
-    return tmp_path, {**kept, **own, "TMPDIR": str(tmp_path)}
+    return tmp_path, {**inherited, **own, "TMPDIR": str(tmp_path)}
 
 
 def shell(
     script: str, folder: Path, variables: dict[str, str]
 ) -> "subprocess.CompletedProcess[str]":
     """Run a step as the runner of a workflow does."""
-    given = {"cwd": folder, "env": variables, "stdin": subprocess.DEVNULL, "timeout": 5 * PATIENCE}
+    surroundings = {
+        "cwd": folder,
+        "env": variables,
+        "stdin": subprocess.DEVNULL,
+        "timeout": 5 * PATIENCE,
+    }
     return subprocess.run(
-        ["bash", "-e", "-o", "pipefail", "-c", script], capture_output=True, text=True, **given
+        ["bash", "-e", "-o", "pipefail", "-c", script],
+        capture_output=True,
+        text=True,
+        **surroundings,
     )
 
 
@@ -77,8 +85,8 @@ def carry_out(
         elif step["uses"].startswith("actions/upload-artifact"):
             uploaded = [line for line in step["with"]["path"].split() if (folder / line).exists()]
         elif step["uses"].startswith("actions/cache/save"):
-            for kept in step["with"]["path"].split():
-                assert (folder / kept).exists(), f"no {kept} to keep for the next night"
+            for cached in step["with"]["path"].split():
+                assert (folder / cached).exists(), f"no {cached} to keep for the next night"
     return codes, uploaded
 
 
@@ -151,19 +159,20 @@ def test_a_second_night_does_not_begin_while_the_first_runs(night) -> None:
 # A forge, as `gh api` and `curl` see it: comments.json has the comments of one pull request.
 FORGE = """
 import json, pathlib, sys
-words, kept = sys.argv[1:], pathlib.Path("comments.json")
-comments = json.loads(kept.read_text())
+words, file = sys.argv[1:], pathlib.Path("comments.json")
+comments = json.loads(file.read_text())
 address = next(word for word in words if "comments" in word or "notes" in word).partition("?")[0]
-bodies = [pathlib.Path(word.partition("@")[2]).read_text() for word in words if word.startswith("body")]
+paths = [word.partition("@")[2] for word in words if word.startswith("body")]
+bodies = [pathlib.Path(path).read_text() for path in paths]
 number = address.rpartition("/")[2]
 if not bodies:
     print(json.dumps(comments))
 elif number.isdecimal():
     assert {"PATCH", "PUT"} & set(words)
-    next(each for each in comments if each["id"] == int(number))["body"] = bodies[0]
+    next(comment for comment in comments if comment["id"] == int(number))["body"] = bodies[0]
 else:
     comments.append({"id": len(comments) + 1, "body": bodies[0], "user": {"type": "Bot"}})
-kept.write_text(json.dumps(comments))
+file.write_text(json.dumps(comments))
 """
 PULL_REQUEST = {
     "github": {"GITHUB_REPOSITORY": "me/mine", "NUMBER": "7"},
@@ -191,10 +200,12 @@ def test_the_comment_of_a_pull_request_is_updated_in_place(tmp_path: Path, forge
         (tmp_path / name).chmod(0o755)
     report = tmp_path if forge == "github" else tmp_path / ".dlbench" / "report"
     report.mkdir(parents=True, exist_ok=True)
-    others = [{"id": 1, "body": "I like it", "user": {"type": "User"}}]
+    other_comments = [{"id": 1, "body": "I like it", "user": {"type": "User"}}]
     if forge == "github":  # in GitLab a token may change its own comments only
-        others.append({"id": 2, "body": "<!-- dlbench gate -->\nmine", "user": {"type": "User"}})
-    (tmp_path / "comments.json").write_text(json.dumps(others))
+        other_comments.append(
+            {"id": 2, "body": "<!-- dlbench gate -->\nmine", "user": {"type": "User"}}
+        )
+    (tmp_path / "comments.json").write_text(json.dumps(other_comments))
     own = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "DLBENCH_TOKEN": "t", **PULL_REQUEST[forge]}
     variables = {**os.environ, **own}
     assert shell(comment_script(forge), tmp_path, variables).returncode == 0, (
@@ -205,7 +216,7 @@ def test_the_comment_of_a_pull_request_is_updated_in_place(tmp_path: Path, forge
         done = shell(comment_script(forge), tmp_path, variables)
         assert done.returncode == 0, done.stderr
     comments = json.loads((tmp_path / "comments.json").read_text())
-    assert comments[:-1] == others
+    assert comments[:-1] == other_comments
     assert comments[-1]["body"] == "<!-- dlbench gate -->\ngate passed\n"
 
 
@@ -264,7 +275,7 @@ def clone(tmp_path: Path) -> tuple[Path, dict[str, str]]:
         command.write_text(script)
         command.chmod(0o755)
     packages = shlex.quote(str(Path(yaml.__file__).parents[1]))
-    kept = {
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("DLBENCH_", "PYTEST_"))
@@ -276,7 +287,7 @@ def clone(tmp_path: Path) -> tuple[Path, dict[str, str]]:
         "DLBENCH_HOME": str(tmp_path / "home"),
         "DLBENCH_LOCK_FOLDER": str(tmp_path),
     }
-    return project, {**kept, **own, "TMPDIR": str(tmp_path)}
+    return project, {**inherited, **own, "TMPDIR": str(tmp_path)}
 
 
 ACTION = Path(__file__).parents[3] / ".github" / "actions" / "gate" / "action.yml"
@@ -289,17 +300,17 @@ class Acted(NamedTuple):
     code: int
     outputs: dict[str, str]
     summary: str
-    said: str
+    output: str
     errors: str
 
 
-def act(folder: Path, variables: dict[str, str], given: dict[str, str]) -> Acted:
+def act(folder: Path, variables: dict[str, str], chosen_inputs: dict[str, str]) -> Acted:
     """Carry out the steps of the action as GitHub's runner does, with these inputs."""
     action = yaml.safe_load(ACTION.read_text(encoding="utf-8"))
-    assert set(given) <= set(action["inputs"])
+    assert set(chosen_inputs) <= set(action["inputs"])
     inputs = {
         name: str(declared.get("default", "")) for name, declared in action["inputs"].items()
-    } | given
+    } | chosen_inputs
     assert all(
         inputs[name] for name, declared in action["inputs"].items() if declared.get("required")
     )
@@ -375,12 +386,12 @@ def two_steps(tmp_path: Path) -> tuple[Path, dict[str, str], dict[str, str]]:
     command = folder / "dlbench"
     command.write_text(f"#!{sys.executable}\n{UNHURRIED}")
     command.chmod(0o755)
-    kept = {
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("DLBENCH_", "PYTEST_", "GITHUB_"))
     }
-    kept["DLBENCH_LOCK_FOLDER"] = str(tmp_path)
+    inherited["DLBENCH_LOCK_FOLDER"] = str(tmp_path)
     inputs = {
         "step": "steps/after.py",
         "baseline-step": "steps/before.py",
@@ -388,7 +399,7 @@ def two_steps(tmp_path: Path) -> tuple[Path, dict[str, str], dict[str, str]]:
         "dlbench": str(command),
         "arguments": "--threads 1 --no-profile",
     }
-    return folder, {**kept, "DLBENCH_HOME": str(tmp_path / "home")}, inputs
+    return folder, {**inherited, "DLBENCH_HOME": str(tmp_path / "home")}, inputs
 
 
 def test_the_action_fails_on_a_regression_and_annotates_the_slower_file(
@@ -399,8 +410,8 @@ def test_the_action_fails_on_a_regression_and_annotates_the_slower_file(
     done = act(folder, {**variables, "PRETENDED": "yes"}, {**inputs, **sequential})
     assert done.code == 1, done.errors
     assert done.outputs["verdict"] == "regression"
-    assert "::error file=steps/after.py,title=after" in done.said
-    assert re.search(r"^::error title=dlbench gate::gate failed: 1 of 1", done.said, re.MULTILINE)
+    assert "::error file=steps/after.py,title=after" in done.output
+    assert re.search(r"^::error title=dlbench gate::gate failed: 1 of 1", done.output, re.MULTILINE)
     report = Path(done.outputs["report"])
     assert {path.name for path in report.iterdir()} >= {"comment.md", "gate.json", "gate.xml"}
     assert "### gate failed" in done.summary
@@ -415,7 +426,7 @@ def test_the_action_measures_two_steps_and_warns_without_enough_evidence(
     folder, variables, inputs = two_steps
     done = act(folder, variables, {**inputs, "budget": "2s"})
     assert (done.code, done.outputs["verdict"]) == (0, "undecided"), done.errors
-    assert "::warning title=dlbench gate::gate undecided" in done.said
+    assert "::warning title=dlbench gate::gate undecided" in done.output
     assert "### gate undecided" in done.summary
 
 
@@ -426,9 +437,9 @@ def test_the_action_finds_a_slower_step_of_numpy(
     folder, variables, inputs = two_steps
     done = act(folder, variables, {**inputs, "budget": "2m"})
     # Other programs may disturb most of the pairs.
-    verdict = "undecided" if "disturbed by other programs" in done.said else "regression"
+    verdict = "undecided" if "disturbed by other programs" in done.output else "regression"
     assert (done.code, done.outputs["verdict"]) == (int(verdict == "regression"), verdict)
-    assert "file=steps/after.py" in done.said
+    assert "file=steps/after.py" in done.output
 
 
 @pytest.mark.parametrize(
@@ -475,11 +486,11 @@ def test_no_input_is_run_as_part_of_the_script(
     if "qualify" in names:
         changed["step"] = "steps/missing.py"
     done = act(folder, {**variables, "PRETENDED": "yes"}, {**inputs, **changed})
-    assert not (folder / "pwned").exists(), done.said
+    assert not (folder / "pwned").exists(), done.output
     assert done.outputs["verdict"] == "error", done.errors
-    given = {name for names in INJECTED_TOGETHER for name in names}
+    injected_inputs = {name for names in INJECTED_TOGETHER for name in names}
     # It is a command that is run on purpose.
-    assert {*yaml.safe_load(ACTION.read_text())["inputs"]} - given == {"install"}
+    assert {*yaml.safe_load(ACTION.read_text())["inputs"]} - injected_inputs == {"install"}
 
 
 @pytest.mark.slow  # makes virtual environments
@@ -500,7 +511,7 @@ def test_a_slower_pull_request_fails_with_a_comment_and_its_report(
     done = act(project, variables, {**step["with"], **own})
     assert done.code == 1, done.errors
     assert done.outputs["verdict"] == "regression"
-    assert "::error title=dlbench gate::gate failed" in done.said
+    assert "::error title=dlbench gate::gate failed" in done.output
     report = Path(done.outputs["report"])
     comment = (report / "comment.md").read_text()
     assert comment.startswith("<!-- dlbench gate -->\n### gate failed")
@@ -528,7 +539,7 @@ def test_without_an_installation_the_file_at_the_base_is_the_baseline(
     step.write_text(STEP.replace("return package.train", "return package.train  # changed"))
     done = act(project, variables, inputs)
     assert (done.code, done.outputs["verdict"]) == (1, "regression"), done.errors
-    assert "::error file=benchmarks/train_step.py,title=" in done.said
+    assert "::error file=benchmarks/train_step.py,title=" in done.output
     assert " against " in done.summary.splitlines()[-1]
     missing = act(project, variables, {**inputs, "baseline": "no-such-branch"})
     assert (missing.code, missing.outputs["verdict"]) == (2, "error")

@@ -58,10 +58,10 @@ def test_the_tutorial_makes_a_report_as_it_stands(
     app = typer.Typer()
     app.command()(command_of(content))
     for form in FORMATS:
-        shown = CliRunner().invoke(app, ["--store", store, "--networks", "fcn5", "--format", form])
-        assert shown.exit_code == 0, shown.output
-        assert "mxnet" in shown.output
-        assert "lstm32" not in shown.output
+        result = CliRunner().invoke(app, ["--store", store, "--networks", "fcn5", "--format", form])
+        assert result.exit_code == 0, result.output
+        assert "mxnet" in result.output
+        assert "lstm32" not in result.output
     assert "Only these: " in " ".join(CliRunner().invoke(app, ["--help"]).output.split())
 
 

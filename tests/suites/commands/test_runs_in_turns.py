@@ -46,9 +46,9 @@ def test_launches_of_a_block_form_a_group_and_their_ratios_come_from_it(folder, 
         assert len(rounds[0]) >= 4
     with Store.open(folder / "dlbench.sqlite", create=False) as store:
         matrix = build_matrix(Results.newest([store], records[0].run))
-    one, two, _ = (cell.timed for cell in matrix.cells.values())
-    assert took_turns(one, two)
-    assert "took turns" in ratio(one, two).method
+    first, second, _ = (cell.timed for cell in matrix.cells.values())
+    assert took_turns(first, second)
+    assert "took turns" in ratio(first, second).method
     for record in records:
         # Standing still is no time of its own.
         seconds = seconds_of_phases(record)
@@ -125,7 +125,7 @@ def test_a_step_that_waits_is_not_cut_and_takes_as_long_as_it_waits(folder, comm
 GROW = """
 import time
 
-kept = []
+blocks = []
 
 def prepare(cell):
     calls = 0
@@ -134,7 +134,7 @@ def prepare(cell):
         calls += 1
         time.sleep(0.05)
         if calls == 24:
-            kept.append(b"x" * 200_000_000)
+            blocks.append(b"x" * 200_000_000)
     return step
 """
 

@@ -5,6 +5,7 @@ import lzma
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -40,11 +41,11 @@ def nights(
 
 @pytest.fixture
 def store(tmp_path: Path, nights) -> Iterator[Store]:
-    machines, found = nights
+    machines, runs = nights
     with Store.open(tmp_path / "dlbench.sqlite") as opened:
         for name, machine in machines.items():
             opened.add_machine(name, machine)
-        opened.append_runs(found[:FIRST])
+        opened.append_runs(runs[:FIRST])
         yield opened
 
 
@@ -117,12 +118,12 @@ def _entries(folder: Path) -> list[tuple[str, ...]]:
         tuple(entry.findtext(atom + name, "") for name in ("id", "title", "updated"))
         for entry in entries
     ]
-    return sorted(results, key=lambda each: each[1])
+    return sorted(results, key=itemgetter(1))
 
 
 def test_pages_of_runs_that_left_the_store_stay_and_lost_pages_come_back(tmp_path, command, nights):
-    _, found = nights
-    for name, part in (("one", found[:2]), ("two", found[2:3])):
+    _, runs = nights
+    for name, part in (("one", runs[:2]), ("two", runs[2:3])):
         with Store.open(tmp_path / f"{name}.sqlite") as opened:
             opened.append_runs(part)
         assert (
@@ -137,7 +138,7 @@ def test_pages_of_runs_that_left_the_store_stay_and_lost_pages_come_back(tmp_pat
     assert 'href="https://example.org/n/feed.xml"' in (folder / "feed.xml").read_text(
         encoding="utf-8"
     )
-    (folder / "runs" / f"{found[2][0].id}.html").unlink()
+    (folder / "runs" / f"{runs[2][0].id}.html").unlink()
     assert command("report", "site", "--store", "two.sqlite")[0] == 0
     check_site(folder)
 
@@ -149,9 +150,9 @@ def test_gates_that_fail_stand_in_the_feed_and_on_their_pages(tmp_path, command)
     assert command("report", "site", "--store", "gates.sqlite", "--out", "gates")[0] == 0
     folder = tmp_path / "gates"
     assert [title for _, title, _ in _entries(folder)] == [
-        f"{network}, 1 thread: {what}"
+        f"{network}, 1 thread: {finding}"
         for network in ("fcn5, mini-batch 64, null", "lstm32, mini-batch 128, null")
-        for what in ("broken", "slower")
+        for finding in ("broken", "slower")
     ]
     assert "gate failed: 2 of 2 cells are slower" in (folder / "index.html").read_text(
         encoding="utf-8"
@@ -168,7 +169,7 @@ def test_hostile_names_are_inert(tmp_path, command):
     check_site(tmp_path / "site")
 
 
-def test_what_is_no_site_of_ours_is_left_alone(tmp_path, command, store):
+def test_folders_that_are_not_our_site_are_left_alone(tmp_path, command, store):
     for name in ("mine", "other"):
         (tmp_path / name).mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")

@@ -66,7 +66,7 @@ def pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return Launched(LaunchVerdict(Status.OK, "", parity), 1.0, answer)
 
     monkeypatch.setattr(runner, "launch_process", launch)
-    monkeypatch.setattr(runner, "QuietWait", lambda *given: None)  # nothing is measured
+    monkeypatch.setattr(runner, "QuietWait", lambda *arguments: None)  # nothing is measured
     monkeypatch.setattr(framework, "_added", {})
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path / "home"))
 

@@ -57,7 +57,7 @@ class Block(NamedTuple):
     """Commands of a page, and the output that it shows of them."""
 
     commands: str
-    shown: str
+    output: str
 
 
 def blocks_of(page: Path) -> list[Block]:
@@ -71,7 +71,7 @@ def blocks_of(page: Path) -> list[Block]:
         if language == "console":
             blocks.append(Block(text, ""))
         elif not text.startswith("dlbench "):
-            blocks[-1] = blocks[-1]._replace(shown=blocks[-1].shown + text)
+            blocks[-1] = blocks[-1]._replace(output=blocks[-1].output + text)
     return blocks
 
 
@@ -112,19 +112,21 @@ def shape(text: str, *, with_rows: bool, only_wide: bool) -> list[str]:
     return [line for line in lines if line]
 
 
-def missing(shown: str, printed: str, *, with_rows: bool = True) -> Iterator[str]:
+def missing(documented: str, printed: str, *, with_rows: bool = True) -> Iterator[str]:
     """Yield the first line of the page that the command did not print in this order."""
-    rest = iter(shape(printed, with_rows=with_rows, only_wide=False))
-    for line in shape(shown, with_rows=with_rows, only_wide=True):
-        if line not in rest:
+    printed_lines = iter(shape(printed, with_rows=with_rows, only_wide=False))
+    for line in shape(documented, with_rows=with_rows, only_wide=True):
+        if line not in printed_lines:
             yield line
             return
 
 
 def test_the_shape_of_an_output_is_compared_without_its_numbers():
-    shown = "threads   1    2\n  jax jit   *0.1±3%   0.2\nUse\n...\n"
-    assert not list(missing(shown, "threads  1  4\nmore\n  jax jit   0.5±9%   0.4\nUse\n"))
-    assert list(missing(shown, "threads  1  4\n  onnx graph   0.5±9%   0.4\nUse\n")) == ["jax jit"]
+    documented = "threads   1    2\n  jax jit   *0.1±3%   0.2\nUse\n...\n"
+    assert not list(missing(documented, "threads  1  4\nmore\n  jax jit   0.5±9%   0.4\nUse\n"))
+    assert list(missing(documented, "threads  1  4\n  onnx graph   0.5±9%   0.4\nUse\n")) == [
+        "jax jit"
+    ]
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -132,7 +134,7 @@ def test_a_tutorial_is_short_and_shows_what_it_says(name):
     text = PAGES[name].read_text()
     assert len(text.split()) <= 550
     blocks = blocks_of(PAGES[name])
-    assert any(block.shown for block in blocks)
+    assert any(block.output for block in blocks)
     assert "## Where to go next" in text
 
 
@@ -165,17 +167,17 @@ def carry_out(name: str, blocks: list[Block], tmp_path: Path) -> tuple[str, bool
     empty, output = tmp_path / "empty", tmp_path / "output"
     empty.mkdir()
     output.mkdir()
-    kept = {
+    inherited = {
         variable: value
         for variable, value in os.environ.items()
         if not variable.startswith(("DLBENCH_", "PYTEST_", "GIT_"))
     }
-    path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{inherited['PATH']}"
     locks = {"DLBENCH_LOCK_FOLDER": os.environ["DLBENCH_LOCK_FOLDER"]}
     subprocess.run(
         ["bash", "-c", script_of(blocks, output)],
         cwd=empty,
-        env={**kept, **locks, "PATH": path, "COLUMNS": "80"},
+        env={**inherited, **locks, "PATH": path, "COLUMNS": "80"},
         timeout=LIMIT_SECONDS,
         check=False,
     )
@@ -189,7 +191,7 @@ def carry_out(name: str, blocks: list[Block], tmp_path: Path) -> tuple[str, bool
             pytest.skip("other programs used the machine, so a verdict is undecided")
         assert code in allowed, f"{block.commands}{printed}{errors}"
         with_rows = not any(command in block.commands for command in RANKED)
-        lost = list(missing(block.shown, printed, with_rows=with_rows))
+        lost = list(missing(block.output, printed, with_rows=with_rows))
         assert not lost, f"{lost}\n{block.commands}{printed}"
         everything += printed
         busy = busy or BUSY in errors

@@ -47,23 +47,25 @@ def test_quick_measures_others_instead_of_those_without_a_python(
     command, pythons, version, measured, missing
 ):
     pythons(version)
-    code, shown, errors = command("plan", "quick", "--networks", "fcn5", "--threads", "1")
+    code, output, errors = command("plan", "quick", "--networks", "fcn5", "--threads", "1")
     assert code == 0
-    rows = [line.split()[2] for line in shown.splitlines() if line.startswith("fcn5 ")]
+    rows = [line.split()[2] for line in output.splitlines() if line.startswith("fcn5 ")]
     assert rows == measured
     expected = []
     if missing:
+        count = len(missing.split(", "))
+        replacements = ", ".join(measured[4 - count :])
         expected = [
             f"No Python 3.11 was found for {missing}. To measure them: `uv python install 3.11` "
-            f"or `pyenv install 3.11`. Measured instead: {', '.join(measured[4 - len(missing.split(', ')) :])}."
+            f"or `pyenv install 3.11`. Measured instead: {replacements}."
         ]
     assert [line for line in errors.splitlines() if "Python" in line] == expected
 
 
 def test_a_framework_that_is_asked_for_is_planned_without_a_python_too(command, pythons):
     pythons("3.13")
-    _, shown, errors = command("plan", "quick", "--frameworks", "mxnet,jax", "--threads", "1")
-    assert "mxnet" in shown
+    _, output, errors = command("plan", "quick", "--frameworks", "mxnet,jax", "--threads", "1")
+    assert "mxnet" in output
     assert "Measured instead" not in errors
 
 
@@ -76,6 +78,6 @@ def test_of_two_installers_the_one_that_is_there_is_named(pythons, tmp_path, ins
 
 
 def test_the_version_named_serves_most_of_those_that_lack_one():
-    wanted = [find(name) for name in ("theano", "mxnet", "torch")]  # 3.8; 3.11 to 3.8; 3.11, 3.12
-    assert lacking_pythons.version_for(wanted) in ("3.8", "3.11")
-    assert lacking_pythons.version_for([*wanted, find("onnxruntime")]) == "3.11"
+    lacking = [find(name) for name in ("theano", "mxnet", "torch")]  # 3.8; 3.11 to 3.8; 3.11, 3.12
+    assert lacking_pythons.version_for(lacking) in ("3.8", "3.11")
+    assert lacking_pythons.version_for([*lacking, find("onnxruntime")]) == "3.11"

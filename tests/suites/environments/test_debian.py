@@ -55,12 +55,14 @@ class Mirror:
                 (root / path).symlink_to(content)
             else:
                 (root / path).write_bytes(content)
-        made = (
+        package_file = (
             self.folder / "pool" / f"{name}_{version.rpartition(':')[2]}_all.deb"
         )  # a pool's names have no epoch
-        made.parent.mkdir(parents=True, exist_ok=True)
+        package_file.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(
-            ["dpkg-deb", "--root-owner-group", "-b", root, made], check=True, capture_output=True
+            ["dpkg-deb", "--root-owner-group", "-b", root, package_file],
+            check=True,
+            capture_output=True,
         )
 
     def publish(self, release: str = RELEASE, sign: bool = True) -> None:
@@ -254,12 +256,12 @@ def key(tmp_path_factory):
 def first_mirror(tmp_path_factory, key) -> Mirror:
     """Give a mirror with three packages: one has an epoch, and its file lies behind a link of
     another."""
-    made = Mirror(tmp_path_factory.mktemp("first") / "mirror", key[1], key[0])
-    made.add("tiny-a", files={"usr/lib/real/a": b"a", "lib": "usr/lib"})
-    made.add("tiny-b", "1:2.0", {"lib/real/b": b"b"})
-    made.add("tiny-c")
-    made.publish()
-    return made
+    mirror = Mirror(tmp_path_factory.mktemp("first") / "mirror", key[1], key[0])
+    mirror.add("tiny-a", files={"usr/lib/real/a": b"a", "lib": "usr/lib"})
+    mirror.add("tiny-b", "1:2.0", {"lib/real/b": b"b"})
+    mirror.add("tiny-c")
+    mirror.publish()
+    return mirror
 
 
 @pytest.fixture
@@ -354,11 +356,11 @@ def test_an_interrupted_download_goes_on_with_what_was_verified(recipe, number):
 
 def test_a_file_that_is_not_what_the_mirror_lists_is_refused(recipe):
     package = recipe.mirror.folder / "pool" / "tiny-b_2.0_all.deb"
-    whole = package.read_bytes()
-    package.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    content = package.read_bytes()
+    package.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with over_http(recipe):
         assert "not match the checksum in its lists" in recipe.refused()
-        package.write_bytes(whole)
+        package.write_bytes(content)
         recipe.succeeds()
 
 

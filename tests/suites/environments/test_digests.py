@@ -62,16 +62,16 @@ def test_what_installing_or_running_leaves_behind_is_no_part_of_it(tmp_path, nam
 def test_a_second_look_reads_no_file_unless_one_was_edited_even_with_size_and_time_as_before(
     tmp_path, monkeypatch
 ):
-    made = make(tmp_path)
-    before = digests.build_digest(made)
+    build = make(tmp_path)
+    before = digests.build_digest(build)
     with monkeypatch.context() as patched:
         patched.setattr(digests, "_read", lambda files: pytest.fail("read again"))
-        assert digests.build_digest(made) == before
-    edited = made.folders[0] / "torch/optim/sgd.py"
+        assert digests.build_digest(build) == before
+    edited = build.folders[0] / "torch/optim/sgd.py"
     status = edited.stat()
     edited.write_bytes(b"momentum = 1\n")
     os.utime(edited, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert digests.build_digest(made) != before
+    assert digests.build_digest(build) != before
 
 
 def test_a_home_that_cannot_be_written_costs_only_time(tmp_path, monkeypatch):
@@ -89,13 +89,13 @@ def test_a_home_that_cannot_be_written_costs_only_time(tmp_path, monkeypatch):
 )
 @example({}, {"torch/lib/libtorch.so": b"!"})
 @example({}, {"sitecustomize.py": b""})
-def test_digests_are_equal_exactly_where_the_files_are(tmp_path, one, other):
-    made = []
-    for name, files in (("one", one), ("deeper/other", other)):
+def test_digests_are_equal_exactly_where_the_files_are(tmp_path, first, second):
+    build_digests = []
+    for name, files in (("one", first), ("deeper/other", second)):
         shutil.rmtree(tmp_path / name, ignore_errors=True)
-        made.append(digests.build_digest(make(tmp_path / name, **files)))
-    assert [len(digest) for digest in made] == [12, 12]
-    assert (made[0] == made[1]) == (one == other)
+        build_digests.append(digests.build_digest(make(tmp_path / name, **files)))
+    assert [len(digest) for digest in build_digests] == [12, 12]
+    assert (build_digests[0] == build_digests[1]) == (first == second)
 
 
 def test_a_framework_outside_the_package_folders_counts_too(tmp_path):

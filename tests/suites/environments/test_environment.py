@@ -72,31 +72,31 @@ def test_without_a_fitting_python_it_says_how_to_get_one(home, tmp_path):
 
 
 def test_of_its_locks_that_of_the_first_python_that_is_there_is_taken(tiny, tmp_path):
-    usual = environment.locate(tiny)
+    located_first = environment.locate(tiny)
     (tmp_path / "newer.lock").write_text("# newer\n")
-    asked = tiny.model_copy(
+    with_two_locks = tiny.model_copy(
         update={"python": ("3.98", *tiny.python), "locks": {"3.98": "newer.lock"}}
     )
-    assert environment.locate(asked).directory == usual.directory
+    assert environment.locate(with_two_locks).directory == located_first.directory
     make_python(tmp_path / "path" / "python3.98", "3.98")
     interpreters.find_python.cache_clear()
     lines = []
-    built = environment.build(asked, lines.append)
+    built = environment.build(with_two_locks, lines.append)
     assert "newer.lock" in lines[0]
-    assert built.directory != usual.directory
-    assert environment.locate(asked) == built
+    assert built.directory != located_first.directory
+    assert environment.locate(with_two_locks) == built
     # It needs its Python no more.
     (tmp_path / "path" / "python3.98").unlink()
     interpreters.find_python.cache_clear()
-    assert environment.locate(asked) == built
+    assert environment.locate(with_two_locks) == built
     # The lock of a Python that is there is meant, even where it cannot be read.
     make_python(tmp_path / "path" / "python3.98", "3.98")
     interpreters.find_python.cache_clear()
     (tmp_path / "newer.lock").unlink()
-    located = environment.locate(asked)
+    located = environment.locate(with_two_locks)
     assert located.state is State.UNAVAILABLE
     assert "newer.lock, which tiny's framework.toml names, cannot be read" in located.reason
-    assert refused(asked) == located.reason
+    assert refused(with_two_locks) == located.reason
 
 
 def test_a_relative_home_is_meant_from_where_dlbench_was_started(tiny, tmp_path, monkeypatch):
@@ -134,7 +134,7 @@ def test_a_broken_interpreter_is_its_own_row_and_ends_no_list(tiny, monkeypatch)
     monkeypatch.setattr(listing, "offered", lambda: {"tiny": tiny, "null": null})
     assert [row["state"] for row in listing.list_frameworks()] == ["ready", "ready"]
     script(built.interpreter, "#!/bin/sh\nexit 1\n")
-    broken, other = listing.list_frameworks()
+    broken, working = listing.list_frameworks()
     assert (broken["state"], broken["interpreter"], broken["python"]) == ("unavailable", None, None)
     for part in (
         str(built.interpreter),
@@ -143,7 +143,7 @@ def test_a_broken_interpreter_is_its_own_row_and_ends_no_list(tiny, monkeypatch)
         "dlbench env build tiny",
     ):
         assert part in broken["reason"]
-    assert other["state"] == "ready"
+    assert working["state"] == "ready"
 
 
 def test_a_row_without_an_adapter_says_so_and_does_not_claim_that_its_packages_are_gone(home):
@@ -224,17 +224,19 @@ def test_removing_takes_the_environments_of_earlier_locks_and_of_no_other_framew
 ):
     earlier = environment.build(tiny).directory
     changed = make_framework(tmp_path, "numpy==1.0\n")
-    now = environment.build(changed).directory
-    others = [
+    current = environment.build(changed).directory
+    other_folders = [
         home / "environments" / name
         for name in ("tiny-er-01234567", "tinyer-01234567", "tiny-012345678")
     ]
-    kept = [folders.make_folder(folders.downloads(directory)) for directory in (earlier, others[0])]
-    for other in others:
-        other.mkdir()
+    own_downloads = folders.make_folder(folders.downloads(earlier))
+    other_downloads = folders.make_folder(folders.downloads(other_folders[0]))
+    for folder in other_folders:
+        folder.mkdir()
     assert environment.remove(changed)
-    assert sorted(left_behind(home)) == sorted(other.name for other in others)
-    assert [folder.exists() for folder in (earlier, now, *kept)] == [False, False, False, True]
+    assert sorted(left_behind(home)) == sorted(folder.name for folder in other_folders)
+    assert not any(folder.exists() for folder in (earlier, current, own_downloads))
+    assert other_downloads.exists()
     assert not list((home / "environments").glob("tiny-*.log"))
     assert not environment.remove(changed)
 
@@ -280,8 +282,8 @@ def test_a_source_is_built_where_it_is_missing_and_wanted_and_announced_first(ti
         "It may take 10 s at 50 Mbit/s, and 10 s to install.",
     ]
     assert source_of(tiny) == (source, [])
-    given, _ = source_of(tiny, tmp_path / "path" / "python3.99", name="mine")
-    assert (given.name, given.interpreter) == (
+    own_source, _ = source_of(tiny, tmp_path / "path" / "python3.99", name="mine")
+    assert (own_source.name, own_source.interpreter) == (
         "FakePython 3.99.1",
         tmp_path / "path" / "python3.99",
     )
@@ -303,7 +305,7 @@ def test_an_environment_that_cannot_be_had_leaves_the_other_rows_alone(tiny, tmp
 @pytest.mark.parametrize("change", [{"model": "Another"}, {"instruction_sets": ("avx2",)}])
 def test_another_kind_of_processor_keeps_its_own_programs(monkeypatch, change):
     jax = framework.find("jax")
-    here = folders.cache_directory(jax)
+    cache = folders.cache_directory(jax)
     cpu = replace(probe_cpu(), affinity=(0,), quota_cpus=0.5)
     try:
         for same, changes in ((True, {}), (False, change)):
@@ -311,8 +313,8 @@ def test_another_kind_of_processor_keeps_its_own_programs(monkeypatch, change):
             monkeypatch.setattr(
                 folders, "probe_cpu", lambda changes=changes: replace(cpu, **changes)
             )
-            assert (folders.cache_directory(jax) == here) is same
-            assert folders.cache_directory(jax).parent == here.parent
+            assert (folders.cache_directory(jax) == cache) is same
+            assert folders.cache_directory(jax).parent == cache.parent
     finally:
         folders.processor.cache_clear()
 

@@ -9,9 +9,11 @@ from dlbench.suites import bootstrap
 NAMES = ["caffe", "cntk"]
 
 
-@pytest.mark.parametrize("given", [["-k", "lstm or 2"], ["-klstm or 2"]])
-def test_a_users_choice_of_tests_narrows_that_of_the_frameworks(given):
-    words = bootstrap.narrowed(NAMES, ["-x", "-m", "slow or not slow", *given, "tests/adapters"])
+@pytest.mark.parametrize("selection", [["-k", "lstm or 2"], ["-klstm or 2"]])
+def test_a_users_choice_of_tests_narrows_that_of_the_frameworks(selection):
+    words = bootstrap.narrowed(
+        NAMES, ["-x", "-m", "slow or not slow", *selection, "tests/adapters"]
+    )
     assert words == [
         "-k",
         "(caffe or cntk) and (lstm or 2)",

@@ -32,18 +32,18 @@ def test_a_python_is_found_where_it_may_lie(places, monkeypatch, place):
     if place.startswith("home"):
         monkeypatch.delenv("PYENV_ROOT")
         monkeypatch.delenv("UV_PYTHON_INSTALL_DIR")
-    made = make_python(places / place, "3.99")
-    assert interpreters.find_python("3.99") == made
-    assert interpreters.find_python("3.9") != made
+    python = make_python(places / place, "3.99")
+    assert interpreters.find_python("3.99") == python
+    assert interpreters.find_python("3.9") != python
 
 
 def test_a_shim_of_pyenv_is_not_started_and_a_known_interpreter_only_once(places, monkeypatch):
     monkeypatch.setenv("PATH", f"{places / 'pyenv/shims'}:/usr/bin:/bin")
     script(places / "pyenv/shims/python3.99", f"#!/bin/sh\ntouch {places / 'started'}\nexit 127\n")
-    made = make_python(places / "pyenv/versions/3.99.7/bin/python3.99", "3.99")
-    assert interpreters.find_python("3.99") == made
+    python = make_python(places / "pyenv/versions/3.99.7/bin/python3.99", "3.99")
+    assert interpreters.find_python("3.99") == python
     monkeypatch.setattr(interpreters, "inspect", lambda path: pytest.fail(f"{path} started again"))
-    assert interpreters.name_of(made) == "FakePython 3.99.1"
+    assert interpreters.name_of(python) == "FakePython 3.99.1"
     assert not (places / "started").exists()
 
 
@@ -56,10 +56,10 @@ def test_a_shim_of_pyenv_is_not_started_and_a_known_interpreter_only_once(places
         "\x7fELF and nothing more",
     ],
 )
-def test_one_that_does_not_start_or_is_another_is_passed_over(places, broken):
+def test_interpreters_that_do_not_start_or_have_another_version_are_skipped(places, broken):
     script(places / "path" / "python3.99", broken)
-    made = make_python(places / "pyenv/versions/3.99.0/bin/python3.99", "3.99")
-    assert interpreters.find_python("3.99") == made
+    python = make_python(places / "pyenv/versions/3.99.0/bin/python3.99", "3.99")
+    assert interpreters.find_python("3.99") == python
 
 
 def test_an_interpreter_is_inspected_without_importing_anything_or_the_hosts_python_path(
@@ -76,7 +76,7 @@ def test_an_interpreter_is_inspected_without_importing_anything_or_the_hosts_pyt
 
 
 @pytest.mark.parametrize("text", ["no script", "#!/bin/sh\necho hello\n", "#!/bin/sh\necho '[]'\n"])
-def test_what_is_no_python_is_refused(tmp_path, text):
+def test_a_file_that_is_no_python_is_refused(tmp_path, text):
     for path in (
         Path("/no/such/python"),
         Path("/"),
@@ -97,6 +97,6 @@ def test_a_pyenv_of_another_user_is_passed_over(places, monkeypatch):
 
     monkeypatch.setattr(Path, "glob", forbidden)
     assert interpreters.find_python("3.99") is None
-    made = make_python(places / "path/python3.99", "3.99")
+    python = make_python(places / "path/python3.99", "3.99")
     interpreters.find_python.cache_clear()
-    assert interpreters.find_python("3.99") == made
+    assert interpreters.find_python("3.99") == python

@@ -139,7 +139,7 @@ def test_an_interrupted_download_of_wheels_goes_on_with_what_was_verified(
 def test_of_two_lines_of_one_package_the_first_that_pip_finds_is_taken(
     tiny, tmp_path, available, taken
 ):
-    kept = tmp_path / "kept"
+    downloads = tmp_path / "kept"
     lines = [f"one==1.0+cpu --hash=sha256:{'0' * 64}", f"one==1.0 --hash=sha256:{'1' * 64}"]
     tiny.lock_file.write_text("\n".join(lines))
     # Pip, asked for the file of the requirement in its last word.
@@ -150,7 +150,7 @@ def test_of_two_lines_of_one_package_the_first_that_pip_finds_is_taken(
         return packages._download(
             tiny,
             [str(pip)],
-            kept / "python",
+            downloads / "python",
             tmp_path / "environment",
             tmp_path / "log",
             lambda line: None,

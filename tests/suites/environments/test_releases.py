@@ -30,8 +30,8 @@ NOWHERE = "http://127.0.0.1:9/simple"
 def wheel(file: str, uploaded: str | None = None, requires: str | None = None) -> index.Wheel:
     """Return the wheel of this name, as the index describes it."""
     page = {"files": [{"filename": file, "upload-time": uploaded, "requires-python": requires}]}
-    (made,) = index.read_page(file.partition("-")[0], JSON, json.dumps(page))
-    return made
+    (parsed,) = index.read_page(file.partition("-")[0], JSON, json.dumps(page))
+    return parsed
 
 
 @pytest.fixture(autouse=True)
@@ -72,8 +72,8 @@ def test_pages_in_json_and_html_give_wheels_that_are_not_yanked():
         address = f"../files/{file['filename']}#sha256=0"
         anchors.append(f'<a href="{address}" data-requires-python="{requires}"{yanked}>x</a>')
     page = f"<html><body>{''.join(anchors)}</body></html>"
-    shown = list(index.read_page("tiny", "text/html; charset=utf-8", page))
-    assert [(wheel.file, wheel.requires) for wheel in shown] == [
+    wheels_of_html = list(index.read_page("tiny", "text/html; charset=utf-8", page))
+    assert [(wheel.file, wheel.requires) for wheel in wheels_of_html] == [
         (wheel.file, wheel.requires) for wheel in wheels
     ]
 
@@ -91,15 +91,17 @@ def test_pages_in_json_and_html_give_wheels_that_are_not_yanked():
     ],
 )
 def test_a_wheel_fits_the_pythons_that_its_name_and_its_time_allow(file, uploaded, requires, fits):
-    made = wheel(file, uploaded, requires)
-    assert [python for python in ("3.8", "3.11", "3.13") if made.fits(python)] == fits
+    described = wheel(file, uploaded, requires)
+    assert [python for python in ("3.8", "3.11", "3.13") if described.fits(python)] == fits
     if requires is None and "py3" in file:
-        assert made.fits("3.13", later=True)
+        assert described.fits("3.13", later=True)
 
 
 def test_a_wheel_of_this_machine_and_this_python_fits_it():
-    kept = sorted(Path(numpy.__file__).parents[1].glob("numpy-*.dist-info/WHEEL"))[0].read_text()
-    tag = next(line.split()[1] for line in kept.splitlines() if line.startswith("Tag:"))
+    metadata = sorted(Path(numpy.__file__).parents[1].glob("numpy-*.dist-info/WHEEL"))[
+        0
+    ].read_text()
+    tag = next(line.split()[1] for line in metadata.splitlines() if line.startswith("Tag:"))
     assert wheel(f"numpy-2.0-{tag}.whl").fits(HOST)
     assert not wheel(f"numpy-2.0-{tag}.whl").fits("3.7")
 
@@ -121,7 +123,7 @@ def test_each_version_gets_a_python_that_fits_and_one_is_enough_where_it_fits_al
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "every", "chosen"),
+    ("first", "last", "choice", "chosen"),
     [
         (None, None, "minor", ["1.0.2", "1.1.2", "1.2.2"]),
         ("1.0.1", "1.2.0", "minor", ["1.0.1", "1.0.2", "1.1.2", "1.2.0"]),
@@ -130,32 +132,36 @@ def test_each_version_gets_a_python_that_fits_and_one_is_enough_where_it_fits_al
         ("2.0", None, "all", []),
     ],
 )
-def test_of_minor_versions_the_last_and_the_first_that_is_named(first, last, every, chosen):
+def test_of_minor_versions_the_last_and_the_first_that_is_named(first, last, choice, chosen):
     low, high = (None if word is None else Version(word) for word in (first, last))
     assert [
-        str(version) for version in releases.chosen_versions(reversed(VERSIONS), low, high, every)
+        str(version) for version in releases.chosen_versions(reversed(VERSIONS), low, high, choice)
     ] == chosen
 
 
 def test_a_dependency_is_of_the_releases_time_or_the_oldest_that_fits_the_python(monkeypatch):
-    known = {
+    wheels_by_name = {
         "old": [wheel(f"old-{v}-py3-none-any.whl", f"20{20 + v}-01-01") for v in (1, 2, 3)],
         "new": [wheel(f"new-{v}-cp312-none-any.whl", f"20{20 + v}-01-01") for v in (3, 4)],
         "undated": [wheel("undated-1-py3-none-any.whl")],
         "none": [],
     }
-    monkeypatch.setattr(index, "wheels", lambda names: {name: tuple(known[name]) for name in names})
-    limits = releases.limits_of(known, date(2021, 12, 28), "3.12")
+    monkeypatch.setattr(
+        index, "wheels", lambda names: {name: tuple(wheels_by_name[name]) for name in names}
+    )
+    limits = releases.limits_of(wheels_by_name, date(2021, 12, 28), "3.12")
     assert {name: str(version) for name, version in limits.items()} == {"old": "2", "new": "3"}
-    assert releases.limits_of(known, None, "3.12") == {}
+    assert releases.limits_of(wheels_by_name, None, "3.12") == {}
 
 
 def test_dependencies_are_no_prereleases(monkeypatch):
-    known = {
+    wheels_by_name = {
         "early": [wheel(f"early-{v}-py3-none-any.whl", "2021-01-01") for v in ("1.0", "2.0rc1")]
     }
-    monkeypatch.setattr(index, "wheels", lambda names: {name: tuple(known[name]) for name in names})
-    assert str(releases.limits_of(known, date(2021, 12, 28), "3.12")["early"]) == "1.0"
+    monkeypatch.setattr(
+        index, "wheels", lambda names: {name: tuple(wheels_by_name[name]) for name in names}
+    )
+    assert str(releases.limits_of(wheels_by_name, date(2021, 12, 28), "3.12")["early"]) == "1.0"
 
 
 # Environments.
@@ -167,8 +173,8 @@ def tiny(tmp_path, home, host_python, monkeypatch):
     monkeypatch.setattr(releases, "pythons_at_hand", lambda: {HOST: host_python})
     monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "simple").as_uri())
     (tmp_path / "framework").mkdir()
-    made = make_framework(tmp_path / "framework", python=HOST, imports="tiny")
-    return made.model_copy(update={"packages": ("tiny",)})
+    framework = make_framework(tmp_path / "framework", python=HOST, imports="tiny")
+    return framework.model_copy(update={"packages": ("tiny",)})
 
 
 def publish(tmp_path: Path, module: str, version: str, text: str = "", requires: str = "") -> None:
@@ -201,8 +207,8 @@ def test_an_environment_is_built_again_with_the_same_files_whatever_the_index_ha
 ):
     publish(tmp_path, "numpy", "1.0")
     publish(tmp_path, "tiny", "1.0", requires="numpy")
-    first, *others = releases.releases_on_index(tiny)
-    assert (first.version, first.problem, others) == ("1.0", "", [])
+    first, *further_releases = releases.releases_on_index(tiny)
+    assert (first.version, first.problem, further_releases) == ("1.0", "", [])
     python = releases.source_of(tiny, first).interpreter
     assert python == releases.source_of(tiny, first).interpreter
     assert python.parents[1].name.startswith("tiny-1.0-")
@@ -245,18 +251,18 @@ def test_without_an_index_what_is_built_is_used_and_the_rest_is_said(tiny, monke
 
 
 def test_an_index_that_fails_in_the_middle_is_not_asked_again(tiny, monkeypatch):
-    asked = []
+    versions_resolved = []
 
     def unreachable(framework, release, log):
-        asked.append(release.version)
+        versions_resolved.append(release.version)
         raise IndexUnreachableError("the package index could not be reached.")
 
     monkeypatch.setattr(releases, "_resolve", unreachable)
     lines = []
     new = [Release(version, None, (HOST,)) for version in ("1.1", "1.2")]
-    wanted = [locked(tiny, "1.0", ready=True), *new, locked(tiny, "1.3")]
-    sources = releases.sources(tiny, wanted, report=lines.append)
-    assert asked == ["1.1"]
+    requested = [locked(tiny, "1.0", ready=True), *new, locked(tiny, "1.3")]
+    sources = releases.sources(tiny, requested, report=lines.append)
+    assert versions_resolved == ["1.1"]
     assert [source.interpreter is not None for source in sources] == [True, False, False, False]
     assert {source.reason for source in sources[1:]} == {"the package index could not be reached."}
     assert (
@@ -265,14 +271,14 @@ def test_an_index_that_fails_in_the_middle_is_not_asked_again(tiny, monkeypatch)
 
 
 def test_a_disk_that_would_not_hold_them_is_said_before_anything_is_built(tiny, monkeypatch, home):
-    wanted = [locked(tiny, "1.0"), locked(tiny, "1.1")]
+    requested = [locked(tiny, "1.0"), locked(tiny, "1.1")]
     monkeypatch.setattr(environment, "free_megabytes", lambda folder: 24.0)
     lines = []
     with pytest.raises(
         FrameworkEnvironmentError,
         match=r"2 releases of Tiny take about 25 MB, and .* has 24 MB free",
     ):
-        releases.sources(tiny, wanted, report=lines.append)
+        releases.sources(tiny, requested, report=lines.append)
     assert "2 releases to build; downloads about 10 MB, takes about 25 MB" in lines[0]
     assert left_behind(home) == []
 
@@ -525,7 +531,9 @@ def test_interpreters_take_the_place_of_the_index_in_their_order(command, tmp_pa
         (["null", "--network", "small", "--plot", "x.gif", "--python", "a=/x"], "PNG or SVG"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_in_one_line(home, command, tmp_path, words, expected):
+def test_wrong_options_of_releases_are_refused_in_one_line(
+    home, command, tmp_path, words, expected
+):
     (tmp_path / "mine.toml").write_text(SUITE)
     code, _, errors = command("releases", *words, *QUIET)
     assert code in (2, 4), errors

@@ -115,10 +115,10 @@ class Cluster:
         own = {
             name: self.folder / f"munge.{name}" for name in ("sock", "key", "pid", "log", "seed")
         }
-        options = [
-            f"--{'socket' if name == 'sock' else f'{name}-file'}={path}"
-            for name, path in own.items()
-        ]
+        options = []
+        for name, path in own.items():
+            option = "socket" if name == "sock" else f"{name}-file"
+            options.append(f"--{option}={path}")
         # A parent folder that not everybody may enter, such as a temporary folder of one user, is
         # only a warning then.
         self._spawn("munged", "munged", "--foreground", "--force", "--num-threads=2", *options)
@@ -247,12 +247,12 @@ def started_slurm() -> Iterator[Cluster]:
         )
     folder = Path(tempfile.mkdtemp(prefix="dlbench-slurm-"))
     folder.chmod(0o755)  # munge refuses a socket that not everybody reaches
-    made = Cluster(folder, nodes=2)
+    cluster = Cluster(folder, nodes=2)
     try:
-        made.start()
-        yield made
+        cluster.start()
+        yield cluster
     finally:
-        made.stop()
+        cluster.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -94,8 +94,8 @@ def test_jobs_that_were_killed_and_cancelled_are_submitted_again_and_resume_thei
         in fleet(folder, "logs", "--node", "local-1").stdout
     )
     assert max(measured(folder).values()) == 1
-    other = fleet(folder, "run", "mine.toml", "--resume", "--launches", "9", "--store", STORE)
-    assert (other.returncode, "other options: --seed 7" in other.stderr) == (2, True)
+    refused = fleet(folder, "run", "mine.toml", "--resume", "--launches", "9", "--store", STORE)
+    assert (refused.returncode, "other options: --seed 7" in refused.stderr) == (2, True)
     resumed = fleet(folder, "run", "mine.toml", "--resume", "--wait", "--store", STORE)
     assert resumed.returncode == 0, resumed.stderr
     assert "2 jobs again, for local-1, local-2" in resumed.stderr
@@ -138,7 +138,9 @@ def test_jobs_that_were_killed_and_cancelled_are_submitted_again_and_resume_thei
         (("status", "nonesuch"), "No fleet was submitted from this folder"),
     ],
 )
-def test_what_is_refused_in_one_line(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+def test_wrong_options_of_a_fleet_are_refused_in_one_line(
+    tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
     (tmp_path / "mine.toml").write_text(suite_of_null())
     done = fleet(tmp_path, *words)
     assert done.returncode == 2
@@ -187,11 +189,11 @@ def test_other_jobs_are_looked_for_now_and_then(
     script(tmp_path / "squeue", "#!/bin/sh\necho 7\necho 8\necho 7\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert other_jobs("n1", {"SLURM_JOB_ID": "7"}) == ["8"]
-    now, answers = [0.0], [["8"], None, []]
-    node = FleetNode("f", "n1", ["a part"], lambda node: answers.pop(0), lambda: now[0])
+    clock, answers = [0.0], [["8"], None, []]
+    node = FleetNode("f", "n1", ["a part"], lambda node: answers.pop(0), lambda: clock[0])
     shared = []
     for seconds in (0, 0, 301, 301):
-        now[0] += seconds
+        clock[0] += seconds
         shared.append(node.now().shared)
     assert shared == [("a part", "other jobs are on it: 8")] * 3 + [("a part",)]
 
@@ -209,8 +211,8 @@ def test_the_name_of_a_node_is_slurms_first(machine: Machine) -> None:
 
 def test_options_of_sbatch_are_read_as_it_writes_them() -> None:
     texts = ["constraint=zen4&ib", "--mem_per_cpu=4G", "hold", "comment=a=b c"]
-    wanted = {"constraint": "zen4&ib", "mem-per-cpu": "4G", "hold": "", "comment": "a=b c"}
-    assert further_options(texts) == {f"further.{name}": value for name, value in wanted.items()}
+    expected = {"constraint": "zen4&ib", "mem-per-cpu": "4G", "hold": "", "comment": "a=b c"}
+    assert further_options(texts) == {f"further.{name}": value for name, value in expected.items()}
 
 
 @pytest.mark.parametrize(
@@ -259,8 +261,8 @@ def test_a_cluster_whose_squeue_refuses_a_list_for_one_unknown_job(
         return "".join(f"{job}|RUNNING|None\n" for job in jobs)
 
     monkeypatch.setattr(slurm, "ask", refusing)
-    seen = Slurm(Path(), {}).seen(["1", "999999", "2"])
-    assert seen == {
+    states = Slurm(Path(), {}).seen(["1", "999999", "2"])
+    assert states == {
         "1": ("running", "RUNNING"),
         "999999": ("gone", ""),
         "2": ("running", "RUNNING"),
@@ -274,14 +276,14 @@ def recipe(folder: Path, *words: str, **variables: str) -> "subprocess.Completed
             folder / "bin" / name,
             "#!/bin/sh\nprintf '%s|' \"$DLBENCH_STORE\"\nprintf '[%s]' \"$@\"\necho\n",
         )
-    given = {
+    environment = {
         "PATH": f"{folder / 'bin'}:/usr/bin:/bin",
         "HOME": str(folder),
         "STORE": URL,
         **variables,
     }
     return subprocess.run(
-        ["sh", RECIPE, *words], cwd=folder, env=given, capture_output=True, text=True
+        ["sh", RECIPE, *words], cwd=folder, env=environment, capture_output=True, text=True
     )
 
 
@@ -311,7 +313,9 @@ def test_the_recipe_builds_once_and_submits(tmp_path: Path) -> None:
         ({"DLBENCH": "no-such-dlbench"}, "no-such-dlbench was not found"),
     ],
 )
-def test_what_the_recipe_refuses(tmp_path: Path, variables: dict[str, str], message: str) -> None:
+def test_the_recipe_refuses_missing_variables_and_a_password(
+    tmp_path: Path, variables: dict[str, str], message: str
+) -> None:
     done = recipe(tmp_path, **variables)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr

@@ -43,8 +43,8 @@ class Lab:
     def dlbench(self, *words: str) -> "subprocess.CompletedProcess[str]":
         """Run the command as a user of the cluster does: the password is in the environment
         alone."""
-        given = {name: self.slurm.environment[name] for name in ("SLURM_CONF", "PATH")}
-        done = run_command(self.folder, *words, DLBENCH_STORE=self.url, **given)
+        environment = {name: self.slurm.environment[name] for name in ("SLURM_CONF", "PATH")}
+        done = run_command(self.folder, *words, DLBENCH_STORE=self.url, **environment)
         assert SECRET not in done.stdout + done.stderr
         return done
 
@@ -72,7 +72,8 @@ def lab(slurm: Any, postgresql: Server, database: str, tmp_path: Path) -> Lab:
     return Lab(slurm, postgresql.url(database, password=SECRET), tmp_path)
 
 
-@pytest.mark.slow  # Slurm takes half a minute to give a node up; test_fleet.py loses jobs in every run
+# Slurm takes half a minute to give a node up. test_fleet.py loses jobs in every run.
+@pytest.mark.slow
 def test_a_node_dies_and_its_run_is_resumed_once_it_is_back(lab: Lab) -> None:
     begun = lab.dlbench(
         "fleet", "run", "mine.toml", "--on", "slurm", "--partition", "main", "--nodes", "2"
@@ -95,15 +96,15 @@ def test_a_node_dies_and_its_run_is_resumed_once_it_is_back(lab: Lab) -> None:
     assert lab.measured() == Counter(
         {(node, n): 1 for node in ("n1", "n2") for n in range(1, THREADS + 1)}
     )
-    shown = lab.dlbench("report", "fleet")
-    assert shown.returncode == 0, shown.stderr
-    assert all(node in shown.stdout for node in ("n1", "n2"))
+    report = lab.dlbench("report", "fleet")
+    assert report.returncode == 0, report.stderr
+    assert all(node in report.stdout for node in ("n1", "n2"))
 
 
 def test_a_shared_node_is_said_in_every_record_and_a_cancelled_job_keeps_its_own(lab: Lab) -> None:
-    other = lab.slurm.submit("sleep 300", "-w", "n1", "-n", "1", "--mem", "100")
+    other_job = lab.slurm.submit("sleep 300", "-w", "n1", "-n", "1", "--mem", "100")
     wait_until(
-        lambda: lab.slurm.command("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING",
+        lambda: lab.slurm.command("squeue", "-h", "-j", other_job, "-o", "%T") == "RUNNING",
         "the other job",
     )
     words = (
@@ -128,7 +129,7 @@ def test_a_shared_node_is_said_in_every_record_and_a_cancelled_job_keeps_its_own
     with Store.open(lab.url, create=False) as store:
         shared = [record.node.shared for record in store.records() if record.node]
     assert shared
-    assert all(f"other jobs are on it: {other}" in reason for reason in shared)
+    assert all(f"other jobs are on it: {other_job}" in reason for reason in shared)
     assert (
         "measured on a node of a fleet that the job did not have"
         in lab.dlbench("report", "matrix").stdout
@@ -178,24 +179,29 @@ def test_a_job_runs_on_its_node_as_this_process_would(
     assert jobs.wait_for(handle, "ended") == ("ended", "COMPLETED")
     assert f"{tmp_path} to the job n2\n" in jobs.said(handle)
     assert "an error\n" in jobs.said(handle)
-    given = {"partition": "all", "minutes": "2.5", "shared": "yes", "account": "physics"}
-    handle = Slurm(tmp_path / "jobs", {**given, "further.nice": "7", "further.hold": ""}).submit(
+    options = {"partition": "all", "minutes": "2.5", "shared": "yes", "account": "physics"}
+    handle = Slurm(tmp_path / "jobs", {**options, "further.nice": "7", "further.hold": ""}).submit(
         "n2", ["true"]
     )
-    shown = dict(
+    description = dict(
         word.split("=", 1)
         for word in slurm.command("scontrol", "show", "job", handle).split()
         if "=" in word
     )
-    wanted = {
+    expected = {
         "JobName": "dlbench-n2",
         "Partition": "all",
         "TimeLimit": "00:03:00",
         "Account": "physics",
         "Nice": "7",
     }
-    wanted |= {"ReqNodeList": "n2", "Requeue": "0", "OverSubscribe": "OK", "Reason": "JobHeldUser"}
-    assert {name: shown[name] for name in wanted} == wanted
+    expected |= {
+        "ReqNodeList": "n2",
+        "Requeue": "0",
+        "OverSubscribe": "OK",
+        "Reason": "JobHeldUser",
+    }
+    assert {name: description[name] for name in expected} == expected
 
 
 def test_jobs_wait_end_and_fail(jobs: Jobs) -> None:
@@ -212,8 +218,8 @@ def test_jobs_wait_end_and_fail(jobs: Jobs) -> None:
     assert jobs.wait_for(second, "ended")[1] == "FAILED (NonZeroExitCode)"
     assert "so sorry" in jobs.said(second)
     jobs.cancel([first])
-    both = jobs.seen([NOWHERE, first])
-    assert (both[NOWHERE], both[first][0]) == (("gone", ""), "ended")
+    states = jobs.seen([NOWHERE, first])
+    assert (states[NOWHERE], states[first][0]) == (("gone", ""), "ended")
 
 
 def test_nodes(jobs: Jobs, slurm: Any, tmp_path: Path) -> None:
@@ -248,8 +254,8 @@ def test_a_controller_that_is_away(
     handle = jobs.running()
     slurm.stop_controller()
     monkeypatch.setenv("SLURM_CONF", slurm.impatient["SLURM_CONF"])
-    seen = jobs.seen([handle, NOWHERE])
-    assert {(state, AWAY in text) for state, text in seen.values()} == {("unknown", True)}
+    states = jobs.seen([handle, NOWHERE])
+    assert {(state, AWAY in text) for state, text in states.values()} == {("unknown", True)}
     for refused in (
         lambda: jobs.submit("n1", ["true"]),
         lambda: jobs.cancel([handle]),

@@ -46,7 +46,7 @@ def session(pytester, monkeypatch, tmp_path):
     return sessions_of(pytester, monkeypatch, tmp_path)
 
 
-def test_who_does_not_use_it_hardly_pays_for_it():
+def test_the_plugin_loads_nothing_heavy_until_it_is_used():
     code = (
         f"import sys, pytest; before = set(sys.modules); import {PLUGIN}; "
         "print(sorted(set(sys.modules) - before))"
@@ -85,14 +85,11 @@ def test_a_file_holds_the_samples_to_the_nanosecond_and_comes_back_as_the_run(se
         f"dlbench::{FAST}",
     ]
     for benchmark in content["benchmarks"]:
-        own = [
-            r
-            for r in records
-            if r.cell.threads == benchmark["extra_info"]["dlbench"]["cell"]["threads"]
-        ]
-        expected = [
-            ns * 1e-9 for r in sorted(own, key=lambda r: r.launch) for ns in r.outcome.samples_ns
-        ]
+        threads = benchmark["extra_info"]["dlbench"]["cell"]["threads"]
+        own = [record for record in records if record.cell.threads == threads]
+        expected = []
+        for record in sorted(own, key=lambda record: record.launch):
+            expected += [ns * 1e-9 for ns in record.outcome.samples_ns]
         assert len(expected) == 6
         assert benchmark["stats"]["data"] == pytest.approx(expected, rel=1e-9)
         assert benchmark["group"] == "fcn5, mini-batch 64"
@@ -153,7 +150,9 @@ def test_tests_of_ones_own_are_run_over_the_cells(session, pytester):
         for benchmark in json.loads(pytester.path.joinpath("out.json").read_text())["benchmarks"]
     }
     assert set(by_name) == {
-        f"test_{what}[fcn5-b64-null-null-cpu-{n}]" for what in ("step", "real_time") for n in (1, 2)
+        f"test_{test_name}[fcn5-b64-null-null-cpu-{n}]"
+        for test_name in ("step", "real_time")
+        for n in (1, 2)
     }
     assert by_name["test_step[fcn5-b64-null-null-cpu-1]"]["group"] == "mine"
     assert 0 < by_name["test_real_time[fcn5-b64-null-null-cpu-1]"]["stats"]["median"] < 1e-4
@@ -178,7 +177,7 @@ def test_only_what_was_chosen_is_measured(session):
         (["--dlbench-python", "null"], "--dlbench-python 'null' cannot be read"),
     ],
 )
-def test_what_cannot_be_meant_is_one_line(session, words, part):
+def test_wrong_options_of_pytest_are_refused_in_one_line(session, words, part):
     result = session(*words)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (line,) = [line for line in result.errlines if line.startswith("ERROR")]
@@ -341,15 +340,15 @@ def test_only_a_regression_fails_the_session(
     session, pytester, words, factor, code, verdict, message, ending
 ):
     launches, baseline, *more = words.split()
-    given = "--dlbench-launches", launches, "--dlbench-baseline", baseline, *more
-    result = session(*given, suite=slower(pytester, factor))
+    options = "--dlbench-launches", launches, "--dlbench-baseline", baseline, *more
+    result = session(*options, suite=slower(pytester, factor))
     assert result.ret == code
     hint = "Which operator got slower: `dlbench explain null/fcn5 --against RELEASE|PYTHON`."
     assert (hint in result.stdout.str()) == (verdict == "REGRESSION")
     result.assert_outcomes(passed=2)
-    said_of_each = [f"{verdict}  dlbench*-cpu-{threads}?: {message}" for threads in (1, 2)]
+    expected_lines = [f"{verdict}  dlbench*-cpu-{threads}?: {message}" for threads in (1, 2)]
     result.stdout.fnmatch_lines(
-        [*said_of_each, f"2 {verdict}", f"verdict {ending}: *2 benchmarks*"]
+        [*expected_lines, f"2 {verdict}", f"verdict {ending}: *2 benchmarks*"]
     )
 
 

@@ -402,7 +402,10 @@ def test_another_root_folder_of_pytest_is_seen(session, pytester):
     (pytester.path / "inner" / "seconds.txt").write_text("0.1")
     write(pytester.path, "inner/test_a.py", "sum")
     plain(session, "--benchmark-json", "../base.json", folder="inner")
-    for words, said in ((["../base.json"], "under inner/"), (["../other.json"], "without inner/")):
+    for words, lookup in (
+        (["../base.json"], "under inner/"),
+        (["../other.json"], "without inner/"),
+    ):
         result = plain(
             session,
             "--dlbench-baseline",
@@ -411,10 +414,10 @@ def test_another_root_folder_of_pytest_is_seen(session, pytester):
             "../other.json",
             folder="inner",
         )
-        if said.startswith("under"):
+        if lookup.startswith("under"):
             result.stdout.fnmatch_lines(["INCONCLUSIVE  inner/test_a.py::test_sum: *"])
             result.stdout.fnmatch_lines(
-                [f"pytest's root folder is not that of the baseline*looked up {said}. *"]
+                [f"pytest's root folder is not that of the baseline*looked up {lookup}. *"]
             )
     result = plain(session, "--dlbench-baseline=../other.json", folder="inner")
     result.stdout.fnmatch_lines(
@@ -451,7 +454,7 @@ def test_a_process_that_crashes_is_named_with_its_last_words(session, pytester, 
 
 
 @pytest.mark.slow
-def test_what_failed_in_the_session_is_not_run_again(session, pytester, project):
+def test_tests_that_failed_in_the_session_are_not_run_again(session, pytester, project):
     write(pytester.path, "test_a.py", "sum", "assert 0")
     result = plain(session, "--dlbench-processes", "2", "--dlbench-save=base.json")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -567,7 +570,7 @@ def test_a_process_loads_nothing_that_a_verdict_needs(session, project):
 
 
 @pytest.fixture
-def other(project, tmp_path):
+def baseline_checkout(project, tmp_path):
     """Another checkout of the project."""
     folder = tmp_path / "other"
     shutil.copytree(project, folder)
@@ -583,10 +586,10 @@ def package(folder, seconds):
 
 
 @pytest.mark.slow  # six processes of pytest; once it had no verdict on a busy machine
-def test_two_checkouts_take_turns(session, project, other):
+def test_two_checkouts_take_turns(session, project, baseline_checkout):
     (project / "seconds.txt").write_text("0.11")
     write(project, "test_b.py", "total")
-    words = "--dlbench-processes", "3", f"--dlbench-baseline-checkout={other}"
+    words = "--dlbench-processes", "3", f"--dlbench-baseline-checkout={baseline_checkout}"
     result = plain(session, *words, "--dlbench-no-profile")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines([
@@ -594,19 +597,19 @@ def test_two_checkouts_take_turns(session, project, other):
         "REGRESSION  test_a.py::test_sum: 1* % slower *",
         "Not in the baseline (new or renamed): test_b.py::test_total",
     ])  # fmt: skip
-    assert len(calls(other)) == 3
+    assert len(calls(baseline_checkout)) == 3
     assert len(calls(project)) == 3 + 6
 
 
 @pytest.mark.slow
-def test_checkouts_that_do_not_differ_pass(session, project, other):
+def test_checkouts_that_do_not_differ_pass(session, project, baseline_checkout):
     # As no saved baseline can show: the machine may have changed since.
     package(project, 0.1)
-    package(other, 0.1)
+    package(baseline_checkout, 0.1)
     words = (
         "--dlbench-processes",
         "3",
-        f"--dlbench-baseline-checkout={other}",
+        f"--dlbench-baseline-checkout={baseline_checkout}",
         "--dlbench-undecided=fail",
     )
     result = plain(session, *words)
@@ -623,10 +626,10 @@ def with_function(folder, seconds, numbers):
 
 
 @pytest.mark.slow  # ten processes of pytest
-def test_the_function_that_got_slower_is_named(session, project, other):
+def test_the_function_that_got_slower_is_named(session, project, baseline_checkout):
     with_function(project, 0.12, 60_000)
-    with_function(other, 0.1, 20_000)
-    words = "--dlbench-processes", "3", f"--dlbench-baseline-checkout={other}"
+    with_function(baseline_checkout, 0.1, 20_000)
+    words = "--dlbench-processes", "3", f"--dlbench-baseline-checkout={baseline_checkout}"
     result = plain(session, *words)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines([
@@ -701,12 +704,18 @@ def test_what_a_profiled_process_reports(pytester, tmp_path):
     )
 
 
-def test_a_checkout_that_loads_the_code_of_the_other_is_seen(session, project, other, monkeypatch):
+def test_a_checkout_that_loads_the_code_of_the_other_is_seen(
+    session, project, baseline_checkout, monkeypatch
+):
     package(project, 0.1)
-    package(other, 0.1)
-    shutil.rmtree(other / "mine")  # as if it lay in src, and the candidate's were installed
+    package(baseline_checkout, 0.1)
+    shutil.rmtree(
+        baseline_checkout / "mine"
+    )  # as if it lay in src, and the candidate's were installed
     monkeypatch.setenv("PYTHONPATH", str(project))
-    result = plain(session, "--dlbench-processes", "3", f"--dlbench-baseline-checkout={other}")
+    result = plain(
+        session, "--dlbench-processes", "3", f"--dlbench-baseline-checkout={baseline_checkout}"
+    )
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines([
         (
@@ -751,7 +760,7 @@ def test_options_of_a_checkout_that_do_not_fit_are_one_line(session, project, wo
 
 
 @pytest.mark.parametrize(
-    ("own", "other", "shared", "file", "wrong"),
+    ("own_checkout", "other_checkout", "shared", "file", "wrong"),
     [
         ("/pr", "/main", True, "/pr/mine/__init__.py", False),
         ("/pr", "/main", True, "/main/mine/__init__.py", True),
@@ -760,11 +769,11 @@ def test_options_of_a_checkout_that_do_not_fit_are_one_line(session, project, wo
         ("/pr", "/main", True, "/main/.venv/lib/site-packages/mine/__init__.py", False),
     ],
 )
-def test_whose_code_a_module_is(monkeypatch, own, other, shared, file, wrong):
+def test_whose_code_a_module_is(monkeypatch, own_checkout, other_checkout, shared, file, wrong):
     module = types.ModuleType("mine")
     module.__file__ = file
     monkeypatch.setattr(sys, "modules", {"mine": module})
-    assert bool(wrong_code(Path(own), Path(other), shared)) is wrong
+    assert bool(wrong_code(Path(own_checkout), Path(other_checkout), shared)) is wrong
 
 
 @pytest.mark.parametrize("shared", [True, False])

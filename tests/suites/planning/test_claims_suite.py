@@ -28,11 +28,13 @@ def planned(
     *claims: Claim,
     place: Capacity = SMALL,
     measured=(),
-    known=None,
+    cell_seconds=None,
     say=lambda line: None,
     **words: str,
 ):
-    return plan_of_claims(claims, SuiteOverrides(**words), place, 1, measured, known or {}, say)
+    return plan_of_claims(
+        claims, SuiteOverrides(**words), place, 1, measured, cell_seconds or {}, say
+    )
 
 
 def cells(plan: Plan | None) -> list[str]:
@@ -41,27 +43,27 @@ def cells(plan: Plan | None) -> list[str]:
 
 
 def test_most_claims_a_minute_come_first_and_what_is_shared_costs_once() -> None:
-    one, two = claim("one", f"{RUN} fcn5"), claim("two", f"{RUN} lstm32")
-    (long,), (short,) = (planned(claim).cells for claim in (one, two))
+    first, second = claim("one", f"{RUN} fcn5"), claim("two", f"{RUN} lstm32")
+    (long,), (short,) = (planned(claim).cells for claim in (first, second))
     for costs, order in (((60.0, 10.0), ["lstm32", "fcn5"]), ((10.0, 60.0), ["fcn5", "lstm32"])):
-        known = dict(zip((long, short), costs, strict=True))
-        plan = planned(one, two, known=known)
+        cell_costs = dict(zip((long, short), costs, strict=True))
+        plan = planned(first, second, cell_seconds=cell_costs)
         assert cells(plan) == order
         # The order is kept: nothing is shuffled.
         assert [claim.cell.network for claim in plan.block(3)] == order
-    known = {long: 30.0, short: 10.0}
+    cell_costs = {long: 30.0, short: 10.0}
     # Three claims about the long one are more a minute than a single one about the short one.
     several = [claim(f"more{number}", f"{RUN} fcn5") for number in range(4)]
-    assert cells(planned(two, *several, known=known)) == ["fcn5", "lstm32"]
+    assert cells(planned(second, *several, cell_seconds=cell_costs)) == ["fcn5", "lstm32"]
     # Both networks for one claim more: only what is new counts.
-    both = claim("both", f"{RUN} fcn5,lstm32")
-    assert cells(planned(both, one, known=known)) == ["fcn5", "lstm32"]
+    for_two_networks = claim("both", f"{RUN} fcn5,lstm32")
+    assert cells(planned(for_two_networks, first, cell_seconds=cell_costs)) == ["fcn5", "lstm32"]
 
 
 def test_claims_about_other_machines_are_left_out_with_a_line() -> None:
     lines: list[str] = []
     fits = claim("fits", f"{RUN} fcn5")
-    others = (
+    other_claims = (
         claim("cores", f"{RUN} lstm32", cores=16),
         claim(
             "gpu",
@@ -76,7 +78,7 @@ def test_claims_about_other_machines_are_left_out_with_a_line() -> None:
         ),
         claim("text", ""),
     )
-    assert cells(planned(fits, *others, say=lines.append)) == ["fcn5"]
+    assert cells(planned(fits, *other_claims, say=lines.append)) == ["fcn5"]
     assert lines == [
         "left out: cores: for a machine with 16 cores",
         "left out: gpu: for a machine with a GPU",
@@ -85,22 +87,22 @@ def test_claims_about_other_machines_are_left_out_with_a_line() -> None:
     ]
     lines.clear()
     large = Capacity(16, 32, gpus(TWO))
-    plan = planned(fits, *others, place=large, say=lines.append)
+    plan = planned(fits, *other_claims, place=large, say=lines.append)
     assert plan is not None
     assert {cell.device for cell in plan.cells} == {"cpu", "cuda:0", "cuda:1"}
     assert [line.split(":")[1] for line in lines] == [" old", " text"]
 
 
 def test_every_claim_of_the_papers_has_a_plan_where_its_machine_is() -> None:
-    asked = [
+    measured_claims = [
         claim for claim in list_of_claims() if claim.measure and claim.paper != "gurari2021"
     ]  # who trains
     place = Capacity(16, 32, gpus(TWO))
-    for claim in asked:
+    for claim in measured_claims:
         plan = planned(Claim("any", "own", "", "", measure=claim.measure), place=place)
         assert plan is not None, claim.id
         assert plan.suite == of_claims.NAME
-    plan = planned(*asked, place=SMALL)
+    plan = planned(*measured_claims, place=SMALL)
     assert plan is not None
     assert plan.protocol == of_claims.PROTOCOL.protocol()
     assert len(set(plan.cells)) == len(plan.cells)
@@ -108,12 +110,12 @@ def test_every_claim_of_the_papers_has_a_plan_where_its_machine_is() -> None:
     assert plan.by_worth
 
 
-def test_nothing_can_be_narrowed_but_launches_may_be_asked_for() -> None:
-    one = claim("one", f"{RUN} fcn5")
+def test_claims_cannot_be_narrowed_but_take_a_number_of_launches() -> None:
+    single = claim("one", f"{RUN} fcn5")
     for words in ({"networks": "fcn5"}, {"threads": "1"}, {"frameworks": "null"}):
         with pytest.raises(UsageError, match="cannot be combined with claims"):
-            planned(one, **words)
-    plan = planned(one, launches="5-9", cell_budget="60s")
+            planned(single, **words)
+    plan = planned(single, launches="5-9", cell_budget="60s")
     assert plan is not None
     assert (plan.launches, plan.launches_most, plan.cell_seconds) == (5, 9, 60.0)
 

@@ -81,7 +81,7 @@ def test_words_mean_devices_of_this_machine(source, words, names):
         ),
     ],
 )
-def test_what_means_none_is_refused_with_what_there_is(source, words, parts):
+def test_words_that_mean_no_device_are_refused_with_the_devices_at_hand(source, words, parts):
     message = refused(words, source)
     for part in parts:
         assert part in message
@@ -97,7 +97,7 @@ def test_what_means_none_is_refused_with_what_there_is(source, words, parts):
         ("", []),
     ],
 )
-def test_all_are_those_that_a_batch_system_leaves(visible, names):
+def test_all_gpus_are_those_that_a_batch_system_leaves(visible, names):
     assert meant("cpu,gpus", visible=visible) == ("cpu", *names)
     assert meant("cuda:0", visible=visible) == ("cuda:0",)  # what is named is taken
     if names:

@@ -34,7 +34,7 @@ def _nothing_stays(monkeypatch):
         ("mine=" + "x" * 300, "cannot be looked into"),
     ],
 )
-def test_what_cannot_be_meant(text, words, tmp_path, monkeypatch):
+def test_a_wrong_adapter_option_is_refused_in_one_line(text, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=words) as caught:
         own.read_adapter(text, "--adapter")
@@ -115,7 +115,10 @@ def test_no_package_is_imported_to_find_its_adapter(tmp_path, monkeypatch, capsy
 
 @pytest.mark.slow
 def test_a_run_is_resumed_with_its_own_adapters_as_they_were(tmp_path):
-    mine, other = write_adapter(tmp_path / "a"), write_adapter(tmp_path / "b", name="other")
+    own_folder, other_folder = (
+        write_adapter(tmp_path / "a"),
+        write_adapter(tmp_path / "b", name="other"),
+    )
     (tmp_path / "s.toml").write_text(suite_of_null(protocol={"launches": 3}))
 
     def refused(*words):
@@ -124,26 +127,28 @@ def test_a_run_is_resumed_with_its_own_adapters_as_they_were(tmp_path):
         (line,) = done.stderr.splitlines()
         return line
 
-    done = run_command(tmp_path, "run", "s.toml", "--adapter", f"mine={mine}", "--budget", "0.001s")
-    assert "launches left" in done.stderr, done.stderr
-    assert refused().endswith("Give its --adapter again.")
-    both = ["--adapter", f"mine={mine}", "--adapter", f"other={other}"]
-    assert "has no row of other" in refused(*both)
-    # Until a launch of it has answered there is nothing that a change could make unlike.
     done = run_command(
-        tmp_path, "run", "s.toml", *both[:2], "--frameworks", "mine", "--budget", "0.001s"
+        tmp_path, "run", "s.toml", "--adapter", f"mine={own_folder}", "--budget", "0.001s"
     )
     assert "launches left" in done.stderr, done.stderr
-    with (mine / "adapter.py").open("a") as code:
+    assert refused().endswith("Give its --adapter again.")
+    options = ["--adapter", f"mine={own_folder}", "--adapter", f"other={other_folder}"]
+    assert "has no row of other" in refused(*options)
+    # Until a launch of it has answered there is nothing that a change could make unlike.
+    done = run_command(
+        tmp_path, "run", "s.toml", *options[:2], "--frameworks", "mine", "--budget", "0.001s"
+    )
+    assert "launches left" in done.stderr, done.stderr
+    with (own_folder / "adapter.py").open("a") as code:
         code.write("# another speed\n")
-    assert "its code has changed" in refused(*both[:2], "--frameworks", "mine")
+    assert "its code has changed" in refused(*options[:2], "--frameworks", "mine")
 
 
 def launch(folder: Path, timeout: float = 120.0, network: str = "lstm32", threads: int = 1):
     """Carry out one launch of the adapter in this folder."""
     cell = Cell("mine", "outside_mine", "only", network, "cpu", threads, 1)
     protocol = Protocol(warmup_steps=2, steps=4, minimum_steps=2, seconds=0.2)
-    asked = Launch(
+    launch_order = Launch(
         cell,
         protocol,
         {},
@@ -151,7 +156,7 @@ def launch(folder: Path, timeout: float = 120.0, network: str = "lstm32", thread
         adapter_directory=str(folder),
         network=data_of(cell.network),
     )
-    return launch_process(LaunchRequest(asked, Path(sys.executable), {}, timeout)).outcome()
+    return launch_process(LaunchRequest(launch_order, Path(sys.executable), {}, timeout)).outcome()
 
 
 def test_a_copy_that_it_forks_answers_for_nobody(tmp_path):

@@ -54,9 +54,9 @@ def test_a_description_that_cannot_be_used_is_named_and_leaves_the_others(
 
 
 def test_a_digest_changes_with_any_code_of_the_adapter_and_nothing_else(tmp_path):
-    made = framework.read(describe(tmp_path / "a"))
+    described = framework.read(describe(tmp_path / "a"))
     (tmp_path / "a" / "inner").mkdir()
-    seen = set()
+    known_digests = set()
     for part, content in (
         ("adapter.py", "x"),
         ("inner/b.py", "x"),
@@ -64,13 +64,13 @@ def test_a_digest_changes_with_any_code_of_the_adapter_and_nothing_else(tmp_path
         ("framework.toml", "z"),
     ):
         (tmp_path / "a" / part).write_text(content)
-        seen.add(adapter_digest(made))
+        known_digests.add(adapter_digest(described))
         (tmp_path / "a" / "notes.txt").write_text(content)
-        assert adapter_digest(made) in seen
-    assert len(seen) == 4
-    assert code_digest(made).endswith(adapter_digest(made))
+        assert adapter_digest(described) in known_digests
+    assert len(known_digests) == 4
+    assert code_digest(described).endswith(adapter_digest(described))
     (tmp_path / "a" / "gone.py").symlink_to("nowhere")
-    assert adapter_digest(made) in seen
+    assert adapter_digest(described) in known_digests
 
 
 def test_each_lock_has_its_pythons(tmp_path):
@@ -100,7 +100,7 @@ PACKAGES = {
 
 
 @pytest.mark.parametrize(
-    "made",
+    "described",
     [
         variant
         for entry in framework.shipped().values()
@@ -109,18 +109,20 @@ PACKAGES = {
     ],
     ids=lambda variant: f"{variant.name}-{variant.requirements}",
 )
-def test_what_is_installed_is_a_release_whose_date_is_known(made):
-    locks = "\n".join(path.read_text() for path in made.recipe_files if path.exists())
-    assert made.project is not None
-    releases, first = made.project.releases, made.project.first_release or date.min
+def test_every_installed_version_is_a_release_with_a_known_date(described):
+    locks = "\n".join(path.read_text() for path in described.recipe_files if path.exists())
+    assert described.project is not None
+    releases, first = described.project.releases, described.project.first_release or date.min
     assert all(first <= release.date <= datetime.now(UTC).date() for release in releases)
-    assert {(made.folder, release.version) for release in releases} <= set(
+    assert {(described.folder, release.version) for release in releases} <= set(
         framework.release_dates()
     )
     versions = "|".join(re.escape(release.version) for release in releases)
     # Of Debian's packages the version is followed by Debian's own.
     assert re.search(
-        rf"^{PACKAGES.get(made.name, made.name)}(==| )({versions})([ +;]|$)", locks, re.MULTILINE
+        rf"^{PACKAGES.get(described.name, described.name)}(==| )({versions})([ +;]|$)",
+        locks,
+        re.MULTILINE,
     )
 
 

@@ -73,9 +73,9 @@ def test_the_example_runs_as_it_is_and_agrees_with_itself(folder):
     records = records_in(folder)
     assert [record.outcome.status for record in records] == [Status.OK] * 4
     assert {record.outcome.parity.verdict for record in records} == {"agrees"}
-    first, *others = [record.outcome.parity.losses for record in records]
+    first, *later_losses = [record.outcome.parity.losses for record in records]
     assert first[0] > first[1]
-    assert others == [pytest.approx(first, rel=1e-5)] * 3
+    assert later_losses == [pytest.approx(first, rel=1e-5)] * 3
     assert "train_step.py" in json.dumps(records[0].outcome.software)
     assert str(folder) not in json.dumps([record.to_dict() for record in records])
     again = run_command(folder, "new", "step", "train_step.py")
@@ -306,20 +306,20 @@ def test_each_side_of_a_comparison_runs_its_file(folder, monkeypatch):
     own.register_steps([fast])
     machine = probe()
     plan = plan_of("mine.toml", SuiteOverrides(own=own.OwnSteps(("fast",))), machine, seed=1)
-    both = sides.pair(([], []), ([], []), ("", ""), (None, slow))
-    prepared = sides.prepare(plan, both, print, build_missing=False)
+    two_sides = sides.pair(([], []), ([], []), ("", ""), (None, slow))
+    prepared = sides.prepare(plan, two_sides, print, build_missing=False)
     run = preparation.new_run(plan, machine)
     runners = (
         LaunchRunner(
             plan, run, launch_process, prepared[side.name], lambda cell: None, machine=machine
         )
-        for side in both
+        for side in two_sides
     )
     (planned,) = plan.order()
     baseline, candidate = (runner.attempt(planned, plan.protocol) for runner in runners)
     # Fifty times the work.
     assert min(candidate.outcome.samples_ns) > 3 * min(baseline.outcome.samples_ns)
-    named = sides.describe_sides(both, prepared)
+    named = sides.describe_sides(two_sides, prepared)
     assert named["baseline"].startswith("fast ")
     assert named["candidate"].startswith("slow ")
 
@@ -425,14 +425,14 @@ def test_a_step_of_unknown_size_has_no_examples_per_second(folder):
 
 
 def test_unrelated_files_are_not_ranked_against_each_other_and_variants_are(folder):
-    one, other, variant = (
+    first, second, variant = (
         write(folder, "one.py"),
         write(folder, "other.py"),
         write(folder, "faster_one.py"),
     )
     path = folder / variant
     path.write_text(f'VARIANT_OF = "one"\n{path.read_text()}')
-    steps = [word for name in (one, other, variant) for word in ("--step", name)]
+    steps = [word for name in (first, second, variant) for word in ("--step", name)]
     done = run(folder, *steps, "--launches", "1")
     assert done.returncode == 0, done.stderr
     works = {(record.cell.framework, record.cell.network) for record in records_in(folder)}
@@ -447,9 +447,9 @@ def test_a_run_is_not_resumed_with_another_file(folder):
     done = run(folder, "--step", write(folder), "--launches", "2", "--budget", "10ms")
     assert done.returncode == 0, done.stderr
     write(folder, work=10)
-    other = run(folder, "--step", "train_step.py", "--launches", "2", "--resume")
-    assert other.returncode == 2
-    assert "another file than" in other.stderr
+    refused = run(folder, "--step", "train_step.py", "--launches", "2", "--resume")
+    assert refused.returncode == 2
+    assert "another file than" in refused.stderr
     write(folder)
     resumed = run(folder, "--step", "train_step.py", "--launches", "2", "--resume")
     assert resumed.returncode == 0, resumed.stderr
@@ -517,8 +517,8 @@ def test_rows_of_files_may_be_named(folder, monkeypatch):
     monkeypatch.setattr(framework, "_added", {})
     files = [write(folder, "first.py"), write(folder, "second.py")]
     own.register_steps(files)
-    given = SuiteOptions(step=files, frameworks="second")
-    (row,) = plan_of("mine.toml", choices(given), probe(), seed=1).rows
+    options = SuiteOptions(step=files, frameworks="second")
+    (row,) = plan_of("mine.toml", choices(options), probe(), seed=1).rows
     assert row.build.name == "second"
 
 
@@ -665,10 +665,10 @@ def test_a_trial_says_which_variables_it_does_not_get_and_keeps_those_given(fold
         in dropped.stderr
     )
     assert dropped.stdout.count("None\n") == 2
-    given = run_command(folder, "try", "train_step.py", "--threads", "1", "--env", "MY_LAYERS")
-    assert "not passed" not in given.stderr
-    assert given.stdout.count("20\n") >= 2
-    assert given.stdout.endswith("run threads --step train_step.py --env MY_LAYERS=20\n")
+    passed = run_command(folder, "try", "train_step.py", "--threads", "1", "--env", "MY_LAYERS")
+    assert "not passed" not in passed.stderr
+    assert passed.stdout.count("20\n") >= 2
+    assert passed.stdout.endswith("run threads --step train_step.py --env MY_LAYERS=20\n")
 
 
 def test_a_step_is_explained_by_its_functions(folder):
@@ -683,12 +683,12 @@ def test_a_step_is_explained_by_its_functions(folder):
     named = {operator["name"] for operator in reported["operators"]}
     assert "step (the step's file)" in named
     assert not any("timing.py" in name for name in named)
-    shown = run_command(
+    explained = run_command(
         folder, "explain", "train_step", "--step", "train_step.py", "--threads", "1"
     )
-    assert "under Python's cProfile" in " ".join(shown.stdout.split())
-    assert "calls of functions" in shown.stdout
-    assert "launches" not in shown.stdout
+    assert "under Python's cProfile" in " ".join(explained.stdout.split())
+    assert "calls of functions" in explained.stdout
+    assert "launches" not in explained.stdout
     wrong = run_command(folder, "explain", "torch", "--step", "train_step.py")
     assert wrong.returncode == 2
     assert "Write train_step." in wrong.stderr

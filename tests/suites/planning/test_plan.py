@@ -59,8 +59,8 @@ choices_of_a_user = st.builds(
 seeds = st.integers(0, 2**31)
 
 
-def plan_of(choices=AS_THE_SUITE_SAYS, seed=1, of=QUICK, machine=MACHINE):
-    return expand(of, choices, machine, seed)
+def plan_of(choices=AS_THE_SUITE_SAYS, seed=1, suite_of_plan=QUICK, machine=MACHINE):
+    return expand(suite_of_plan, choices, machine, seed)
 
 
 @given(choices_of_a_user, seeds)
@@ -155,9 +155,16 @@ def test_a_mode_of_gpus_only_has_cells_there_alone():
 
 
 def test_the_suites_threads_keep_to_its_limit():
-    assert values_of(plan_of(of=TABLE, machine=Capacity(2, 4)), "threads") == {1, 2, 4, 8, 16}
+    assert values_of(plan_of(suite_of_plan=TABLE, machine=Capacity(2, 4)), "threads") == {
+        1,
+        2,
+        4,
+        8,
+        16,
+    }
     assert values_of(
-        plan_of(SuiteOverrides(threads_limit="2"), of=TABLE, machine=Capacity(2, 4)), "threads"
+        plan_of(SuiteOverrides(threads_limit="2"), suite_of_plan=TABLE, machine=Capacity(2, 4)),
+        "threads",
     ) == {1, 2}
     with pytest.raises(UsageError, match="Raise --threads-limit"):
         plan_of(SuiteOverrides(threads="8", threads_limit="4"))
@@ -184,10 +191,15 @@ def test_threads_follow_the_quota_of_their_cell():
 
 
 def test_samples_of_a_gpu_last_long_enough_for_its_energy_counter():
-    both = plan_of(SuiteOverrides(networks="fcn5", frameworks="null", devices="cpu,cuda:0"))
-    seconds = {cell.device: both.protocol_of(cell).sample_seconds for cell in both.cells}
-    assert seconds == {"cpu": both.protocol.sample_seconds, "cuda:0": GPU_SAMPLE_SECONDS}
-    single = replace(both, protocol=both.protocol._replace(sample_seconds=0.0))
+    on_two_devices = plan_of(
+        SuiteOverrides(networks="fcn5", frameworks="null", devices="cpu,cuda:0")
+    )
+    seconds = {
+        cell.device: on_two_devices.protocol_of(cell).sample_seconds
+        for cell in on_two_devices.cells
+    }
+    assert seconds == {"cpu": on_two_devices.protocol.sample_seconds, "cuda:0": GPU_SAMPLE_SECONDS}
+    single = replace(on_two_devices, protocol=on_two_devices.protocol._replace(sample_seconds=0.0))
     assert all(single.protocol_of(cell).sample_seconds == 0.0 for cell in single.cells)
 
 
@@ -195,7 +207,7 @@ def test_quotas_that_no_machine_like_this_gives_are_refused_where_they_were_type
     with pytest.raises(UsageError, match=r"--cpu-quota 4\.5 is more than the 4 CPUs"):
         counts_by_quota(cpu_quota="1,4.5")
     suite = QUICK.model_copy(update={"cpu_quota": "1,64"})
-    assert values_of(plan_of(of=suite), "cpu_quota") == {1.0}
+    assert values_of(plan_of(suite_of_plan=suite), "cpu_quota") == {1.0}
     # A tighter quota around dlbench counts in the number of CPUs, not in what can be asked for.
     within = plan_of(SuiteOverrides(cpu_quota="2"), machine=Capacity(1, 1, mask=2))
     assert values_of(within, "cpu_quota") == {2.0}
@@ -218,7 +230,9 @@ def test_quotas_that_no_machine_like_this_gives_are_refused_where_they_were_type
 def test_launches_and_interval_of_a_fixed_suite_and_of_one_with_a_range(
     name, launches, interval, expected
 ):
-    plan = plan_of(SuiteOverrides(launches=launches, interval=interval), of=suite.load(name))
+    plan = plan_of(
+        SuiteOverrides(launches=launches, interval=interval), suite_of_plan=suite.load(name)
+    )
     assert (plan.launches, plan.most, plan.interval) == expected
 
 
@@ -264,43 +278,50 @@ def test_a_wrong_choice_is_refused_with_the_remedy(choices, remedy):
 
 
 def test_only_a_loader_has_workers_and_a_storage():
-    wanted = SuiteOverrides(
+    overrides = SuiteOverrides(
         networks="fcn5",
         frameworks="null",
         threads="1,4",
         loader_workers="0,2",
         storage="cache,disk",
     )
-    plan = plan_of(wanted.but(placements="resident,pinned,fed,loader"))
+    plan = plan_of(overrides.but(placements="resident,pinned,fed,loader"))
     choices = {}
     for cell in plan.cells:
         choices.setdefault(cell.placement, set()).add(
             (cell.threads, cell.loader_workers, cell.storage)
         )
-    usual = {(1, 0, "cache"), (4, 0, "cache")}
+    without_loader = {(1, 0, "cache"), (4, 0, "cache")}
     loaders = {
         (threads, workers, where)
         for threads in (1, 4)
         for workers in (0, 2)
         for where in ("cache", "disk")
     }
-    assert choices == {"resident": usual, "fed": usual, "loader": loaders}
+    assert choices == {"resident": without_loader, "fed": without_loader, "loader": loaders}
     # Bound, each thread and each loader worker has a CPU; what does not fit is left out.
-    bound = plan_of(wanted.but(placements="prefetched,loader", storage="cache", affinity="bound"))
+    bound = plan_of(
+        overrides.but(placements="prefetched,loader", storage="cache", affinity="bound")
+    )
     assert {(cell.placement, cell.threads, cell.loader_workers) for cell in bound.left_out} == {
         ("prefetched", 4, 0),
         ("loader", 4, 2),
     }
     # A suite may name more workers than a machine has CPUs.
     feed = suite.load("feed")
-    assert values_of(plan_of(of=feed, machine=Capacity(1, 1)), "loader_workers") == {0, 1}
-    for cell in plan_of(of=feed, machine=Capacity(2, 2)).cells:
+    assert values_of(plan_of(suite_of_plan=feed, machine=Capacity(1, 1)), "loader_workers") == {
+        0,
+        1,
+    }
+    for cell in plan_of(suite_of_plan=feed, machine=Capacity(2, 2)).cells:
         words = shlex.split(suite.rerun_command(cell, "feed"))[3:]
         options = {option.option: option.key for option in AXIS_OPTIONS}
         choices = {
             options[name]: value for name, value in zip(words[::2], words[1::2], strict=True)
         }
-        assert plan_of(SuiteOverrides(**choices), of=feed, machine=Capacity(2, 2)).cells == (cell,)
+        assert plan_of(
+            SuiteOverrides(**choices), suite_of_plan=feed, machine=Capacity(2, 2)
+        ).cells == (cell,)
 
 
 NIGHTLY = values.build("torch-nightly:torch=/opt/nightly/bin/python")
@@ -383,7 +404,7 @@ def test_the_estimate_is_below_what_the_arrays_of_one_step_take(name):
 
 
 @pytest.mark.parametrize(
-    ("device", "of", "reported"),
+    ("device", "host", "reported"),
     [
         ("cpu", machine(1), ""),
         ("cpu", machine(64, limit=1), ""),
@@ -393,11 +414,11 @@ def test_the_estimate_is_below_what_the_arrays_of_one_step_take(name):
         ("cuda:0", machine(64, board=0.25), "cuda:0 has 0.3 GB"),
     ],
 )
-def test_memory_is_that_of_the_machine_its_group_or_the_gpu(device, of, reported):
+def test_memory_is_that_of_the_machine_its_group_or_the_gpu(device, host, reported):
     plan = plan_of(
         SuiteOverrides(networks="fcn5", frameworks="torch", devices=device, batch_sizes="64")
     )
-    why = too_large(plan, plan.cells[0], of)
+    why = too_large(plan, plan.cells[0], host)
     assert reported in why
     assert bool(reported) == bool(why)
 
@@ -514,10 +535,10 @@ def test_the_command_measures_workers_on_the_cpu_and_on_gpus_and_tells_them_apar
     seconds = {key: min(record.outcome.step_seconds()) for key, record in records.items()}
     assert seconds["cpu", 2] == pytest.approx(seconds["cpu", 1] / 2, rel=0.3)
     assert seconds["cuda:0", 2] == pytest.approx(seconds["cuda:0", 1] / 2, rel=0.3)
-    both = records["cuda:0", 2].outcome.software
-    assert both["variables"]["CUDA_VISIBLE_DEVICES"] == FIRST  # the first worker's own
-    assert [gpu["uuid"] for gpu in both["gpus"]] == [FIRST, SECOND]
-    assert both["gpu"]["uuid"] == FIRST
+    software = records["cuda:0", 2].outcome.software
+    assert software["variables"]["CUDA_VISIBLE_DEVICES"] == FIRST  # the first worker's own
+    assert [gpu["uuid"] for gpu in software["gpus"]] == [FIRST, SECOND]
+    assert software["gpu"]["uuid"] == FIRST
     assert "gpus" not in records["cuda:1", 1].outcome.software
 
 
@@ -547,10 +568,10 @@ def test_the_launches_most_alike_count(earlier, expected):
 
 
 def test_a_rough_estimate_is_scaled_by_how_long_the_launches_so_far_took_of_theirs():
-    durations, other = LaunchDurations(PLAN), CELLS["eager", "lstm32", 1]
-    rough = durations.launch_duration(other)
+    durations, second_cell = LaunchDurations(PLAN), CELLS["eager", "lstm32", 1]
+    rough = durations.launch_duration(second_cell)
     durations.add(EAGER, 3 * durations.launch_duration(EAGER))
-    assert durations.launch_duration(other) == pytest.approx(3 * rough)
+    assert durations.launch_duration(second_cell) == pytest.approx(3 * rough)
 
 
 def test_the_time_for_samples_is_expected_of_a_step_of_unknown_arithmetic():
@@ -637,13 +658,15 @@ def test_a_setting_that_cannot_be_is_refused_by_name(tmp_path, text, words):
 
 
 def test_settings_of_one_task_are_no_choice_in_the_other():
-    both = plan("torch", networks="resnet50", tuning="each", task="training,inference")
+    plan_of_tasks = plan("torch", networks="resnet50", tuning="each", task="training,inference")
     tried = {task: set() for task in ("training", "inference")}
-    for cell in both.cells:
-        tried[cell.task] |= set(both.tunable(cell))
+    for cell in plan_of_tasks.cells:
+        tried[cell.task] |= set(plan_of_tasks.tunable(cell))
     assert tried["training"] - tried["inference"] == {"fused_update"}
     assert tried["inference"] - tried["training"] == {"folded_norm"}
-    words = {task: {cell.tuning for cell in both.cells if cell.task == task} for task in tried}
+    words = {
+        task: {cell.tuning for cell in plan_of_tasks.cells if cell.task == task} for task in tried
+    }
     assert any("fused_update" in word for word in words["training"])
     assert not any("fused_update" in word for word in words["inference"])
 

@@ -119,7 +119,7 @@ def test_a_wrong_value_is_named_with_file_key_and_remedy(changes, parts):
 @pytest.mark.parametrize(
     "text", ["", "name", "= 1", "[[[", "a = " + "[" * 5000, "a = " + "1" * 5000, "x = 1\nx = 2"]
 )
-def test_what_is_no_toml_is_refused(text):
+def test_a_suite_that_is_not_toml_is_refused(text):
     refused(text)
 
 
@@ -258,11 +258,11 @@ def test_a_wrong_table_is_named_with_its_number_and_key(text, words):
 
 
 def test_a_plan_of_other_numbers_is_not_gone_on_with():
-    before, now = plan(SMALL), plan(SMALL.replace("784", "783"))
-    assert before.cells[0].network == now.cells[0].network
-    assert before.cells != now.cells
+    before, after = plan(SMALL), plan(SMALL.replace("784", "783"))
+    assert before.cells[0].network == after.cells[0].network
+    assert before.cells != after.cells
     with pytest.raises(UsageError, match="small was planned with other numbers"):
-        now.network_of(before.cells[0])
+        after.network_of(before.cells[0])
 
 
 def test_two_networks_of_one_name_share_no_cell_and_records_keep_their_numbers(tmp_path, command):
@@ -285,7 +285,7 @@ def test_two_networks_of_one_name_share_no_cell_and_records_keep_their_numbers(t
 
 
 cells = st.builds(
-    lambda **given: Cell(adapter="", mode="null", framework="null", device="cpu", **given),
+    lambda **fields: Cell(adapter="", mode="null", framework="null", device="cpu", **fields),
     network=st.sampled_from(["fcn5", "lstm32"]),
     threads=st.sampled_from([1, 2, 4]),
     batch_size=st.sampled_from([8, 64]),
@@ -315,7 +315,7 @@ def test_the_command_plans_the_cell_alone(cell: Cell) -> None:
 
 @examples(30)
 @given(cells, st.sampled_from(["threads", "scaling", "tuning", "figure1"]))
-def test_what_the_suite_has_otherwise_is_said(cell: Cell, suite: str) -> None:
+def test_the_rerun_command_names_choices_that_differ_from_the_suite(cell: Cell, suite: str) -> None:
     if cell.network == "fcn5" and cell.world_size == 1:
         (only,) = planned(rerun_command(cell, suite))
         assert (only["tuning"], only["affinity"], only["device"]) == (

@@ -75,7 +75,7 @@ def are_quotas(quotas, text):
 @example("nan")
 @example("inf")
 @example("1" * 5000 + "*cpus")
-def test_what_is_typed_is_valid_or_refused_in_one_line(parse, are_valid, text):
+def test_any_text_is_a_valid_value_or_refused_in_one_line(parse, are_valid, text):
     refusal = ""
     try:
         assert are_valid(parse(text), text)
@@ -129,9 +129,9 @@ def test_a_build_without_a_slash_is_a_command_of_path(tmp_path, monkeypatch):
 
 
 @given(st.lists(st.integers(1, 4000).map(lambda n: n / 100), min_size=1, max_size=6))
-def test_quotas_are_the_distinct_numbers_rising_and_none_is_0(wanted):
-    text = ", ".join(["none", *(f"{quota:g}" for quota in wanted)])
-    assert quotas(text) == (0.0, *sorted(set(wanted)))
+def test_quotas_are_the_distinct_numbers_rising_and_none_is_0(requested):
+    text = ", ".join(["none", *(f"{quota:g}" for quota in requested)])
+    assert quotas(text) == (0.0, *sorted(set(requested)))
 
 
 @given(st.integers(1, 200), st.integers(1, 200))

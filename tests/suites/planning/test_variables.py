@@ -57,9 +57,9 @@ def test_words_give_a_value_or_pass_on_the_shells(monkeypatch, tmp_path) -> None
     monkeypatch.setenv("FROM_SHELL", "a=b c")
     monkeypatch.chdir(tmp_path)
     folders = os.pathsep.join(("src", "/opt/lib"))
-    given = variables.read(["A=1", "B=", "FROM_SHELL", f"PYTHONPATH={folders}"])
+    parsed = variables.read(["A=1", "B=", "FROM_SHELL", f"PYTHONPATH={folders}"])
     absolute = os.pathsep.join((str(tmp_path / "src"), "/opt/lib"))
-    assert given == {"A": "1", "B": "", "FROM_SHELL": "a=b c", "PYTHONPATH": absolute}
+    assert parsed == {"A": "1", "B": "", "FROM_SHELL": "a=b c", "PYTHONPATH": absolute}
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_a_secret_is_no_part_of_another_command() -> None:
 def test_a_digest_says_whether_variables_are_the_same_and_nothing_about_a_secret() -> None:
     assert add_variables("abc", {}) == "abc"
     assert add_variables("", {"A": "1"}) == ""
-    one = add_variables("abc", {"A": "1", "B": "2"})
-    assert one == add_variables("abc", {"B": "2", "A": "1"})
-    assert one not in (
+    digest = add_variables("abc", {"A": "1", "B": "2"})
+    assert digest == add_variables("abc", {"B": "2", "A": "1"})
+    assert digest not in (
         "abc",
         add_variables("abc", {"A": "1"}),
         add_variables("abc", {"A": "1", "B": "3"}),
@@ -106,7 +106,7 @@ def test_a_digest_says_whether_variables_are_the_same_and_nothing_about_a_secret
 
 
 @pytest.mark.parametrize(
-    ("axes", "given", "message"),
+    ("axes", "environment", "message"),
     [
         (
             {"frameworks": "torch", "threads": "2"},
@@ -131,12 +131,12 @@ def test_a_digest_says_whether_variables_are_the_same_and_nothing_about_a_secret
         ({"frameworks": "jax"}, {"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}, ""),
     ],
 )
-def test_a_variable_does_not_contradict_an_axis_of_a_cell(axes, given, message) -> None:
+def test_a_variable_does_not_contradict_an_axis_of_a_cell(axes, environment, message) -> None:
     if not message:
-        assert plan_of(variables=given, networks="fcn5", **axes).variables == given
+        assert plan_of(variables=environment, networks="fcn5", **axes).variables == environment
         return
     with pytest.raises(UsageError) as caught:
-        plan_of(variables=given, networks="fcn5", **axes)
+        plan_of(variables=environment, networks="fcn5", **axes)
     assert message in str(caught.value)
 
 
@@ -163,13 +163,11 @@ def test_the_variables_that_a_file_reads(tmp_path) -> None:
     assert variables.names_read(file) == frozenset()
 
 
-def test_what_the_shell_has_and_launches_do_not_get_is_said_in_one_line(
-    monkeypatch, tmp_path
-) -> None:
+def test_variables_that_launches_do_not_get_are_named_in_one_line(monkeypatch, tmp_path) -> None:
     for name in list(os.environ):
         monkeypatch.delenv(name)
-    known = framework.shipped()
-    assert variables.left_behind({}, [known["torch"]]) == ""
+    frameworks = framework.shipped()
+    assert variables.left_behind({}, [frameworks["torch"]]) == ""
     shell = {
         "PATH": "/bin",
         "CUDA_VISIBLE_DEVICES": "0",
@@ -179,12 +177,12 @@ def test_what_the_shell_has_and_launches_do_not_get_is_said_in_one_line(
     }
     for name, value in {**shell, "HF_HOME": "/hf", "PYTHONPATH": "/x", "XLA_FLAGS": "--a"}.items():
         monkeypatch.setenv(name, value)
-    one = (
+    expected = (
         "XLA_FLAGS is set in this shell and is not passed to launches: --env XLA_FLAGS passes it "
         "on."
     )
-    assert variables.left_behind({}, [known["torch"]]) == one
-    assert variables.left_behind({"XLA_FLAGS"}, [known["torch"]]) == ""
+    assert variables.left_behind({}, [frameworks["torch"]]) == expected
+    assert variables.left_behind({"XLA_FLAGS"}, [frameworks["torch"]]) == ""
     (tmp_path / "train.py").write_text("import os\nEDITOR = os.environ.get('EDITOR')\n")
     step = own.read_step(str(tmp_path / "train.py"))
     assert variables.left_behind({}, [step]) == (
@@ -194,7 +192,7 @@ def test_what_the_shell_has_and_launches_do_not_get_is_said_in_one_line(
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     monkeypatch.setenv("MKL_NUM_THREADS", "2")
     of_threads = {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}
-    assert variables.left_behind({"XLA_FLAGS"}, [known["numpy"]], of_threads) == (
+    assert variables.left_behind({"XLA_FLAGS"}, [frameworks["numpy"]], of_threads) == (
         "MKL_NUM_THREADS and OMP_NUM_THREADS are set in this shell and are not passed to launches: "
         "dlbench sets MKL_NUM_THREADS and OMP_NUM_THREADS from --threads."
     )
@@ -228,25 +226,25 @@ def test_a_launch_gets_the_variables_and_its_record_keeps_them_without_private_p
     words = [f"--env={name}={value}" for name, value in private.items()]
     done = run(folder, "--env", "OMP_WAIT_POLICY=passive", *words, "--json")
     assert done.returncode == 0, done.stderr
-    kept = {"DATA_ROOT": "<path>/data", "MY_TOKEN": "***", "OMP_WAIT_POLICY": "passive"}
+    masked = {"DATA_ROOT": "<path>/data", "MY_TOKEN": "***", "OMP_WAIT_POLICY": "passive"}
     assert (
         "Launched with DATA_ROOT=<path>/data, MY_TOKEN=***, OMP_WAIT_POLICY=passive (--env)."
         in done.stderr
     )
-    assert json.loads(done.stdout)[0]["variables"] == kept
+    assert json.loads(done.stdout)[0]["variables"] == masked
     (record,) = records_in(folder)
-    assert record.variables == kept
-    assert {name: record.outcome.software["variables"][name] for name in kept} == kept
+    assert record.variables == masked
+    assert {name: record.outcome.software["variables"][name] for name in masked} == masked
     with Store.open(folder / "dlbench.sqlite", create=False) as store:
         (stored,) = store.runs()
-    assert stored.variables == kept
+    assert stored.variables == masked
     content = (folder / "dlbench.sqlite").read_bytes()
     assert b"tell-nobody" not in content
     assert str(folder / "data").encode() not in content
-    shown = run_command(folder, "report", "matrix").stdout
+    matrix = run_command(folder, "report", "matrix").stdout
     assert (
         "Launched with DATA_ROOT=<path>/data, MY_TOKEN=***, OMP_WAIT_POLICY=passive (--env): all "
-        "cells." in shown
+        "cells." in matrix
     )
 
 
@@ -356,10 +354,10 @@ def test_every_command_that_measures_takes_variables(folder, name) -> None:
     records = records_in(folder)
     assert records, done.stderr
     assert {record.outcome.status for record in records} == {Status.OK}, records[0].outcome.reason
-    given = {"MY_LAYERS": "2", "OMP_WAIT_POLICY": "passive"}
-    assert [record.variables for record in records] == [given] * len(records)
+    expected = {"MY_LAYERS": "2", "OMP_WAIT_POLICY": "passive"}
+    assert [record.variables for record in records] == [expected] * len(records)
     with Store.open(folder / "dlbench.sqlite", create=False) as store:
-        assert [run.variables for run in store.runs()] == [given]
+        assert [run.variables for run in store.runs()] == [expected]
 
 
 def test_explain_takes_variables(folder) -> None:
@@ -384,9 +382,9 @@ def test_tune_takes_variables_and_what_it_writes_sets_them(folder) -> None:
     )
     done = run_command(folder, *words, "--env", "MY_TOKEN=tell-nobody", "--write", "fastest.env")
     assert done.returncode == 0, done.stderr
-    given = {"MY_LAYERS": "2", "MY_TOKEN": "***", "OMP_WAIT_POLICY": "passive"}
+    expected = {"MY_LAYERS": "2", "MY_TOKEN": "***", "OMP_WAIT_POLICY": "passive"}
     records = records_in(folder)
-    assert [record.variables for record in records] == [given] * len(records)
+    assert [record.variables for record in records] == [expected] * len(records)
     written = (folder / "fastest.env").read_text()
     assert {"MY_LAYERS=2", "OMP_WAIT_POLICY=passive"} <= set(written.splitlines())
     assert "--env MY_LAYERS=2" in written
@@ -414,9 +412,9 @@ def test_a_fleets_jobs_get_the_variables_but_no_secret_in_their_commands(folder)
     (record,) = records_in(folder)
     assert record.outcome.status is Status.OK
     assert record.variables == {"MY_LAYERS": "2", "MY_TOKEN": "***", "OMP_WAIT_POLICY": "passive"}
-    kept = [path.read_text() for path in (folder / "home").rglob("fleet.json")]
-    assert kept
-    assert "tell-nobody" not in "".join(kept)
+    fleet_files = [path.read_text() for path in (folder / "home").rglob("fleet.json")]
+    assert fleet_files
+    assert "tell-nobody" not in "".join(fleet_files)
 
 
 def test_both_sides_get_the_variables_and_a_side_its_own(folder) -> None:
@@ -479,9 +477,9 @@ def test_cells_under_different_variables_are_not_pooled_and_a_comparison_names_t
     assert [(cell["variables"], cell["seconds_per_minibatch"]["launches"]) for cell in matrix] == [
         ({"A": "1"}, 2)
     ]
-    shown = run_command(folder, "report", "matrix", "--all-runs").stdout
-    assert "Launched with A=1 (--env): all cells." in shown
-    assert "several environments (builds, or variables of --env)" in shown
+    output = run_command(folder, "report", "matrix", "--all-runs").stdout
+    assert "Launched with A=1 (--env): all cells." in output
+    assert "several environments (builds, or variables of --env)" in output
     compared = run_command(folder, "compare", "previous", "latest")
     assert (
         "Different environment variables (--env): baseline none; candidate A=1." in compared.stdout
@@ -498,8 +496,8 @@ def test_cells_under_different_variables_are_not_pooled_and_a_comparison_names_t
 def test_a_row_of_cells_under_different_variables_is_marked(folder) -> None:
     assert run(folder, "--threads", "1").returncode == 0
     assert run(folder, "--threads", "2", "--env", "A=1").returncode == 0
-    shown = run_command(folder, "report", "matrix").stdout
-    assert "Launched with A=1 (--env): 1 of 2 cells (null)." in shown
+    output = run_command(folder, "report", "matrix").stdout
+    assert "Launched with A=1 (--env): 1 of 2 cells (null)." in output
     (old, new) = json.loads(run_command(folder, "report", "matrix", "--json").stdout)
     details = [flag["detail"] for flag in old["flags"] if flag["name"] == "other_environment"]
     assert details == ["--env: none, the row's newest: A=1"]

@@ -69,7 +69,7 @@ class Unseen:
 @pytest.mark.parametrize(
     ("phase", "status"), [("training, step 5 of 9", Status.OK), ("timed", Status.TIMED_OUT)]
 )
-def test_what_comes_after_the_measurement_takes_nothing_of_it_along(phase, status, tmp_path):
+def test_a_timeout_after_the_measurement_keeps_its_samples(phase, status, tmp_path):
     (tmp_path / "outcome.json").write_text(json.dumps(reported()))
     (tmp_path / "phase.json").write_text(json.dumps({"phase": phase, "expected_seconds": None}))
     late = Status.TIMED_OUT, "ended after 5 s"
@@ -109,7 +109,7 @@ def test_an_honest_answer_is_read_as_it_was_meant(tmp_path):
         ({"schema_version": 2}, "schema version 2"),
     ],
 )
-def test_what_is_wrong_is_said(changes, complaint, tmp_path):
+def test_a_wrong_answer_is_refused_with_the_reason(changes, complaint, tmp_path):
     with pytest.raises(UnreadableError) as error:
         read(tmp_path, reported(**changes))
     assert complaint in str(error.value)
@@ -221,13 +221,11 @@ JSON = st.recursive(
 
 def places(value, path=()):
     yield path
-    inner = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
+    inner = ()
+    if isinstance(value, dict):
+        inner = value.items()
+    elif isinstance(value, list):
+        inner = enumerate(value)
     for key, member in inner:
         yield from places(member, (*path, key))
 
@@ -277,20 +275,22 @@ def test_whatever_stands_in_an_answer_it_is_read_or_refused_in_one_line(
 )
 def test_a_curve_has_the_blocks_that_were_asked_for(tmp_path, curve, ended, fits):
     launch = null_order(tmp_path).launch
-    asked = launch._replace(text="text.bin", protocol=launch.protocol._replace(curve_steps=120))
+    with_curve = launch._replace(
+        text="text.bin", protocol=launch.protocol._replace(curve_steps=120)
+    )
     (tmp_path / "outcome.json").write_text(json.dumps(reported(curve=curve, curve_ended=ended)))
     if fits:
-        assert read_answer(tmp_path, asked).curve == curve
+        assert read_answer(tmp_path, with_curve).curve == curve
     else:
         with pytest.raises(UnreadableError, match="where 3 were asked for"):
-            read_answer(tmp_path, asked)
+            read_answer(tmp_path, with_curve)
     if curve:
         with pytest.raises(UnreadableError, match="where 0 were asked for"):
             read_answer(tmp_path, launch)
 
 
 @pytest.mark.parametrize(
-    ("losses", "asked", "fits"),
+    ("losses", "loss_steps", "fits"),
     [
         ([[10, 2.0], [20, 1.5]], 20, True),
         ([[10, 2.0]], 20, True),  # it was not finite later
@@ -301,9 +301,9 @@ def test_a_curve_has_the_blocks_that_were_asked_for(tmp_path, curve, ended, fits
         ([[10, 2.0]], 0, False),
     ],
 )
-def test_losses_are_of_the_further_steps_that_were_asked_for(tmp_path, losses, asked, fits):
+def test_losses_are_of_the_further_steps_that_were_asked_for(tmp_path, losses, loss_steps, fits):
     launch = null_order(tmp_path).launch
-    launch = launch._replace(protocol=launch.protocol._replace(loss_steps=asked))
+    launch = launch._replace(protocol=launch.protocol._replace(loss_steps=loss_steps))
     (tmp_path / "outcome.json").write_text(json.dumps(reported(losses=losses)))
     if fits:
         assert read_answer(tmp_path, launch).losses == losses

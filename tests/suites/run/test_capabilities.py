@@ -85,18 +85,18 @@ def test_how_threads_are_honoured_is_what_was_seen(way, words):
     assert answers.threads["words"] == words
 
 
-def test_it_is_asked_once_and_again_when_something_changes(tmp_path):
+def test_a_framework_is_asked_once_and_again_when_machine_or_build_change(tmp_path):
     launcher = Honours("either")
     first = ask(launcher)
-    asked = len(launcher.orders)
+    order_count = len(launcher.orders)
     assert ask(launcher) == first
-    assert len(launcher.orders) == asked
+    assert len(launcher.orders) == order_count
     for change in ({"machine": "there"}, {"digest": "another"}):
         before = len(launcher.orders)
         ask(launcher, **change)
         assert len(launcher.orders) > before
-    kept = tmp_path / "cache" / "capabilities" / "mxnet.json"
-    kept.write_text("{" + kept.read_text())
+    cache_file = tmp_path / "cache" / "capabilities" / "mxnet.json"
+    cache_file.write_text("{" + cache_file.read_text())
     assert ask(launcher) == first  # what cannot be read is asked again
 
 
@@ -141,7 +141,7 @@ def defaults(launcher):
 
 
 @pytest.mark.parametrize(
-    ("shown", "expected"),
+    ("threads_evidence", "expected"),
     [
         (evidence(3, 0.9, 0.8), 3),
         (evidence(0, 0.9, 0.8, 0.0), 2),
@@ -150,8 +150,8 @@ def defaults(launcher):
     ],
     ids=["its word", "zero is no word", "no word", "three take turns on two"],
 )
-def test_the_frameworks_word_counts_and_else_what_was_seen(shown, expected):
-    assert defaults(showing(shown)) == {("mxnet", "hybrid", TUNED): expected}
+def test_the_frameworks_word_counts_and_else_what_was_seen(threads_evidence, expected):
+    assert defaults(showing(threads_evidence)) == {("mxnet", "hybrid", TUNED): expected}
 
 
 def test_a_launch_that_failed_leaves_the_row_out_and_is_tried_again():
@@ -217,7 +217,7 @@ def test_only_answers_that_both_have_can_differ() -> None:
     assert (unknown["software"], unknown["differences"]) == (None, [])
 
 
-def test_what_differs() -> None:
+def test_the_capability_table_differs_in_its_first_word() -> None:
     assert capability_table.differs("Under development", "no")
     same = [("Yes, by hand", "yes"), ("?", "no"), ("Python, C++", "Python")]
     assert not any(capability_table.differs(*case) for case in same)

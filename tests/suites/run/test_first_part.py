@@ -51,8 +51,8 @@ def test_what_is_ready_comes_first_then_the_first_of_the_suite(ready, built, fir
 def test_nothing_comes_first_where_the_suite_does_not_ask_for_it_or_all_would(ready):
     table = plan_of("table4-quick")
     assert first_part.first_part(table, first_part.to_build(table)) is None
-    two = plan_of("quick", frameworks="torch,onnxruntime")
-    assert first_part.first_part(two, first_part.to_build(two)) is None
+    of_two_frameworks = plan_of("quick", frameworks="torch,onnxruntime")
+    assert first_part.first_part(of_two_frameworks, first_part.to_build(of_two_frameworks)) is None
 
 
 @pytest.fixture

@@ -91,16 +91,13 @@ def test_of_a_matrix_columns_are_groups_and_after_the_first_block_one_row_links_
 def test_all_ratios_of_a_matrix_with_two_launches_a_cell_are_known():
     of_matrix = replace(grouping(), together=Together.COLUMN)
     cells = [cell for cell in PLAN.cells if cell.network == "fcn5"]
-    blocks = [
-        of_matrix.groups([PlannedLaunch(cell, block) for cell in cells], {}, {}) for block in (0, 1)
-    ]
-    measured = [
-        {cells.index(launch.cell): 1.0 for launch in group}
-        for groups_ in blocks
-        for group in groups_
-    ]
+    measured = []
+    for block in (0, 1):
+        planned = [PlannedLaunch(cell, block) for cell in cells]
+        for group in of_matrix.groups(planned, {}, {}):
+            measured.append({cells.index(launch.cell): 1.0 for launch in group})
     compared = side_by_side(measured, len(cells))
-    assert all(compared.known(0, other) for other in range(1, len(cells)))
+    assert all(compared.known(0, second) for second in range(1, len(cells)))
 
 
 def test_under_a_quota_the_thread_counts_of_a_row_are_a_group():
@@ -138,27 +135,27 @@ def test_a_matrix_of_one_row_or_with_a_lonely_cell_is_not_divided():
         for cell in PLAN.cells
         if cell.framework == "torch" and cell.network == "fcn5"
     ]
-    other = next(
+    lonely_cell = next(
         cell for cell in PLAN.cells if cell.framework == "mxnet" and cell.network == "fcn5"
     )
-    lonely = [*of_torch, PlannedLaunch(other, 0)]
+    lonely = [*of_torch, PlannedLaunch(lonely_cell, 0)]
     for of_work in (of_torch, lonely):
         assert [len(group) for group in of_matrix.groups(of_work, {}, {})] == [len(of_work)]
-    two = plan_of(networks="fcn5", frameworks="torch,mxnet", threads="1,2,4")
-    assert [len(group) for group in of_matrix.groups(launches(two), {}, {})] == [6]
+    plan_of_two = plan_of(networks="fcn5", frameworks="torch,mxnet", threads="1,2,4")
+    assert [len(group) for group in of_matrix.groups(launches(plan_of_two), {}, {})] == [6]
 
 
 def test_long_launches_and_those_that_cannot_take_turns_run_alone():
     long = PLAN.cells[0]
-    found = grouping().groups(launches(), {}, {long: LONG_LAUNCH + 1})
-    assert [launch.cell for group in found if len(group) == 1 for launch in group] == [long]
+    groups_made = grouping().groups(launches(), {}, {long: LONG_LAUNCH + 1})
+    assert [launch.cell for group in groups_made if len(group) == 1 for launch in group] == [long]
     fewer = replace(grouping(), cells=frozenset(PLAN.cells[1:]))
     alone = [group for group in fewer.groups(launches(), {}, {}) if len(group) == 1]
     assert [group[0].cell for group in alone] == [long]
     assert not alone[0][0].in_turns
 
 
-def test_what_computes_nothing_takes_no_turns():
+def test_cells_that_compute_nothing_take_no_turns():
     plan = plan_of(networks="fcn5", frameworks="null", threads="1,2")
     assert not groups.grouping_for_plan(plan, MACHINE, None).cells
     assert groups.grouping_for_plan(PLAN, MACHINE, None).cells == frozenset(PLAN.cells)

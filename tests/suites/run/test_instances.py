@@ -40,11 +40,11 @@ def test_only_the_time_that_all_share_counts():
 
 def test_threads_and_memory_are_those_of_all_and_a_failure_is_that_of_one():
     evidence = ThreadEvidence(1, None, 3, 2.0, 1.0, [1.5, 0.5])
-    both = [outcome(10, threads=evidence, peak_memory_bytes=100, cpus=[cpu]) for cpu in (2, 1)]
-    joint = together(both)
+    outcomes = [outcome(10, threads=evidence, peak_memory_bytes=100, cpus=[cpu]) for cpu in (2, 1)]
+    joint = together(outcomes)
     assert joint.threads == ThreadEvidence(2, None, 6, 4.0, 1.0, [1.5, 1.5, 0.5, 0.5])
     assert (joint.peak_memory_bytes, joint.cpus) == (200, [1, 2])
-    failed = together([both[0], Outcome(Status.OUT_OF_MEMORY, "no room")])
+    failed = together([outcomes[0], Outcome(Status.OUT_OF_MEMORY, "no room")])
     assert (failed.status, failed.reason, failed.samples_ns) == (
         Status.OUT_OF_MEMORY,
         "an instance: no room",
@@ -82,15 +82,15 @@ def test_two_processes_run_at_once_on_cpus_of_their_own(tmp_path):
     )
     done = run_command(tmp_path, "run", "quick", *words, "--no-wait-for-quiet", "--no-ceilings")
     assert done.returncode == 0, done.stderr
-    one, two = sorted(records_in(tmp_path), key=lambda record: record.cell.instances)
-    assert two.outcome.status is Status.OK, two.outcome.reason
-    assert len(two.outcome.cpus) == 2
-    assert two.outcome.threads.requested == 2
-    assert len(two.outcome.software["samples_ns_of_instances"]) == 2
+    alone, of_two = sorted(records_in(tmp_path), key=lambda record: record.cell.instances)
+    assert of_two.outcome.status is Status.OK, of_two.outcome.reason
+    assert len(of_two.outcome.cpus) == 2
+    assert of_two.outcome.threads.requested == 2
+    assert len(of_two.outcome.software["samples_ns_of_instances"]) == 2
     # They were timed at the same time, and together take less for a step than each.
-    begin, end = two.outcome.timed_between
+    begin, end = of_two.outcome.timed_between
     assert begin < end
-    assert max(two.outcome.step_seconds()) < 1e-9 * max(
-        map(max, two.outcome.software["samples_ns_of_instances"])
+    assert max(of_two.outcome.step_seconds()) < 1e-9 * max(
+        map(max, of_two.outcome.software["samples_ns_of_instances"])
     )
-    assert one.outcome.software.get("samples_ns_of_instances") is None
+    assert alone.outcome.software.get("samples_ns_of_instances") is None

@@ -41,9 +41,9 @@ def runner_with(launcher, **options):
         "r1", "quick", PLAN.protocol, 1, PLAN.cells, "machine-1", datetime.now(UTC), "9", None, 1
     )
     (row,) = PLAN.rows
-    given = {"torch": BuildSource(row.build, Path("/torch/python"), "CPython 3", "env-1")}
+    sources = {"torch": BuildSource(row.build, Path("/torch/python"), "CPython 3", "env-1")}
     return LaunchRunner(
-        PLAN, run, launcher, given, lambda cell: None, **{"machine": MACHINE, **options}
+        PLAN, run, launcher, sources, lambda cell: None, **{"machine": MACHINE, **options}
     )
 
 
@@ -97,11 +97,11 @@ def test_a_side_has_variables_and_adapters_of_its_own():
     of_gate = replace(side, run=replace(side.run, purpose="gate"))
     (record,) = records_of(of_gate, replace(planned(), side="candidate"), PLAN.protocol)
     records_of(runner_with(launcher), planned(), PLAN.protocol)
-    changed, usual = launcher.orders
+    changed, unchanged = launcher.orders
     assert (changed.variables["OMP_NUM_THREADS"], changed.variables["MINE"]) == ("7", "yes")
     assert changed.guest == Path("/other/adapters")
-    assert (usual.variables["OMP_NUM_THREADS"], usual.guest) == ("1", None)
-    assert {**usual.variables, "OMP_NUM_THREADS": "7", "MINE": "yes"} == changed.variables
+    assert (unchanged.variables["OMP_NUM_THREADS"], unchanged.guest) == ("1", None)
+    assert {**unchanged.variables, "OMP_NUM_THREADS": "7", "MINE": "yes"} == changed.variables
     assert (record.side, record.stage, record.attempt, record.launch) == ("candidate", "gate", 0, 4)
 
 
@@ -116,11 +116,11 @@ def test_a_cold_start_finds_an_empty_cache_and_leaves_none():
 
     launcher = Pretender(compiles)
     runner = runner_with(launcher)
-    for each in (runner, runner, replace(runner, plan=replace(PLAN, cold_start=True))):
-        (record,) = records_of(each, planned(), PLAN.protocol)
+    for launch_runner in (runner, runner, replace(runner, plan=replace(PLAN, cold_start=True))):
+        (record,) = records_of(launch_runner, planned(), PLAN.protocol)
     assert results == [[], ["program"], []]
-    kept, _, cold = (Path(order.launch.cache_directory) for order in launcher.orders)
-    assert kept.exists()
+    warm, _, cold = (Path(order.launch.cache_directory) for order in launcher.orders)
+    assert warm.exists()
     assert not cold.exists()
     assert record.outcome.software["cold_start"] is True
 
@@ -160,8 +160,10 @@ def test_a_launch_on_a_gpu_sees_that_one_and_its_record_says_which_it_was():
 
 def test_a_gpu_that_was_renumbered_is_the_same_and_one_that_is_lost_starts_nothing():
     launcher = taker()
-    left = f"fake.FakeNvml(fake.board('NVIDIA H200', uuid={SECOND!r}))"
-    runner = runner_with(launcher, machine=replace(MACHINE, gpus=gpus(TWO)), nvml=nvml(left))
+    remaining_gpu = f"fake.FakeNvml(fake.board('NVIDIA H200', uuid={SECOND!r}))"
+    runner = runner_with(
+        launcher, machine=replace(MACHINE, gpus=gpus(TWO)), nvml=nvml(remaining_gpu)
+    )
     records_of(runner, on_gpu(), PLAN.protocol)
     (lost,) = records_of(runner, on_gpu(0), PLAN.protocol, most=3)
     assert [order.launch.gpu for order in launcher.orders] == [SECOND]

@@ -29,12 +29,12 @@ def _home(tmp_path, monkeypatch):
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
 
 
-def check_weights(said=print):
-    return launch_files.checked_weights(NETWORK, said)
+def check_weights(report=print):
+    return launch_files.checked_weights(NETWORK, report)
 
 
-def check_feeds(said=print):
-    return launch_files.checked_feeds(FEED.known["pictures"], SIZE, said)
+def check_feeds(report=print):
+    return launch_files.checked_feeds(FEED.known["pictures"], SIZE, report)
 
 
 @pytest.fixture

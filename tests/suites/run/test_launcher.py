@@ -106,10 +106,12 @@ def test_the_energy_of_the_timed_steps_is_read_at_the_marks_around_them(tmp_path
 
 def test_a_guest_ends_when_the_launch_is_interrupted(tmp_path):
     pids = []
-    others = {child.pid for child in psutil.Process().children()}
+    children_before = {child.pid for child in psutil.Process().children()}
 
     def interrupt(directory):
-        pids.extend(child.pid for child in psutil.Process().children() if child.pid not in others)
+        pids.extend(
+            child.pid for child in psutil.Process().children() if child.pid not in children_before
+        )
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -184,10 +186,10 @@ def test_the_guest_sees_nothing_of_the_shell(tmp_path, monkeypatch):
     ):
         monkeypatch.setenv(name, "" if name == "LD_PRELOAD" else "77")
     monkeypatch.setenv("LANG", "C.UTF-8")
-    seen = tmp_path / "seen"
-    looking = f'env > {seen}\nexec {sys.executable} "$@"'
-    outcome = launch_script(tmp_path, looking, variables={"OPENBLAS_NUM_THREADS": "3", "A": "b"})
-    result = dict(line.partition("=")[::2] for line in seen.read_text().splitlines())
+    variables_file = tmp_path / "seen"
+    script = f'env > {variables_file}\nexec {sys.executable} "$@"'
+    outcome = launch_script(tmp_path, script, variables={"OPENBLAS_NUM_THREADS": "3", "A": "b"})
+    result = dict(line.partition("=")[::2] for line in variables_file.read_text().splitlines())
     for name in ("PWD", "OLDPWD", "SHLVL", "_"):  # the shell script's own
         result.pop(name, None)
     ours = {"DLBENCH_VARIABLES", "DLBENCH_LAUNCH", "DLBENCH_HOST", "TMPDIR"}

@@ -68,8 +68,8 @@ def claim(step=1.0, **changes):
     return cell, network, launched, limits, telemetry
 
 
-def reason(made, computes=True):
-    return implausible(*made, computes)
+def reason(evidence, computes=True):
+    return implausible(*evidence, computes)
 
 
 @pytest.mark.parametrize("network", sorted(NETWORKS))
@@ -99,17 +99,17 @@ def test_a_check_may_be_shorter_or_longer_where_others_work_ahead():
     cpu=st.floats(0.93, 1.07),
 )
 def test_noise_is_not_taken_for_a_lie(slower, reported, step, cpu):
-    made = claim(
+    evidence = claim(
         step, reported=reported * step, steps_seconds=slower * step, reported_cpu=cpu * STEPS * step
     )
-    assert reason(made) == ""
+    assert reason(evidence) == ""
 
 
 GPU, HALF = {"device": "cuda:0"}, {"precision": "bfloat16"}
 
 
 @pytest.mark.parametrize(
-    ("made", "complaint"),
+    ("evidence", "complaint"),
     [
         # Others on the CPUs make the check long by the clock, and not in CPU time.
         (claim(steps_seconds=20.0), ""),
@@ -165,9 +165,9 @@ GPU, HALF = {"device": "cuda:0"}, {"precision": "bfloat16"}
         ),
     ],
 )
-def test_a_claim_is_believed_or_refused_with_the_figures_of_both_sides(made, complaint):
-    assert complaint in reason(made)
-    assert bool(complaint) == bool(reason(made))
+def test_a_claim_is_believed_or_refused_with_the_figures_of_both_sides(evidence, complaint):
+    assert complaint in reason(evidence)
+    assert bool(complaint) == bool(reason(evidence))
 
 
 @pytest.mark.parametrize("reported", [0.25, 0.5, 0.8, 1.1, 4.0])
@@ -210,8 +210,10 @@ def test_the_limits_are_the_measured_ceilings_and_never_more_than_instructions_a
     assert measured.bandwidth(2) == pytest.approx(2 * 10.5e9)
     of_two = {**CEILING, "threads": 2, "gemm_flops_per_second": 150e9, "gemm_samples": [150e9]}
     of_two |= {"gemm_cpus_busy": 2.0, "bandwidth_cpus_busy": 2.0}
-    both = replace(limits_of(MACHINE, {"measured": [CEILING, of_two]}), cpus=2)
-    assert both.flops(2) == both.flops(4) == pytest.approx(150e9 * 1.3 * 1.05)
+    of_both_ceilings = replace(limits_of(MACHINE, {"measured": [CEILING, of_two]}), cpus=2)
+    assert (
+        of_both_ceilings.flops(2) == of_both_ceilings.flops(4) == pytest.approx(150e9 * 1.3 * 1.05)
+    )
     too_high = limits_of(MACHINE, {"measured": [{**CEILING, "gemm_flops_per_second": 1e15}]})
     assert too_high.flops(1) == bare.flops(1)
     doubtful = limits_of(MACHINE, {"measured": [{**CEILING, "gemm_cpus_busy": 0.3}]})

@@ -50,7 +50,7 @@ def _somebody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "kept"),
+    ("message", "expected"),
     [
         ("{home}/x/y.py, line 3", "~/x/y.py, line 3"),
         ("in {home}", "in ~"),
@@ -69,8 +69,8 @@ def _somebody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (nothing := "GFLOP/s, and/or, 1/2/3, ~/a/b, a/b/c.py, //, / 2.13.0+cpu", nothing),
     ],
 )
-def test_what_is_left_of_a_text(message: str, kept: str) -> None:
-    assert private(message.format(home=Path.home())) == kept
+def test_private_parts_of_a_text_are_masked(message: str, expected: str) -> None:
+    assert private(message.format(home=Path.home())) == expected
 
 
 @given(
@@ -82,11 +82,11 @@ def test_what_is_left_of_a_text(message: str, kept: str) -> None:
 )
 def test_no_folder_of_a_path_tells_the_user(parts: list[str]) -> None:
     path = "/" + "/".join(parts)
-    shown = private(f"'{path}'")
-    assert f"/{USER}" not in shown
+    masked = private(f"'{path}'")
+    assert f"/{USER}" not in masked
     if len(parts) > 1 and parts[0] != "usr":
-        assert shown.count("/") == 1
-    assert private(shown) == shown
+        assert masked.count("/") == 1
+    assert private(masked) == masked
 
 
 def test_every_text_of_an_outcome_and_no_number_is_looked_at() -> None:
@@ -132,7 +132,7 @@ def test_no_store_and_no_report_tells_who_measured(
     reported = command("run", "mine.toml", *adapter, "--no-ceilings", "--no-wait-for-quiet")
     assert reported[0] == 0, reported
     assert "<path>/where" in reported[2]
-    shown = [*reported[1:]]
+    outputs = [*reported[1:]]
     for words in (
         ("export",),
         ("report", "matrix", "--json"),
@@ -141,10 +141,10 @@ def test_no_store_and_no_report_tells_who_measured(
     ):
         code, out, errors = command(*words)
         assert code == 0, errors
-        shown += [out, errors]
-    for kept in (
+        outputs += [out, errors]
+    for text in (
         *(path.read_bytes().decode("latin-1") for path in Path().glob("dlbench.sqlite*")),
-        *shown,
+        *outputs,
     ):
         for word in (USER, HOST, SECRET, str(tmp_path)):
-            assert word not in kept
+            assert word not in text

@@ -142,12 +142,12 @@ def test_another_dlbench_at_work_is_found_by_its_command_line(
         14: None,  # it has ended, or may not be seen
         os.getpid(): ["/usr/bin/python3", "/opt/bin/dlbench", "run"],
     }
-    there = [
+    processes = [
         SimpleNamespace(pid=number, info={"cmdline": words}) for number, words in commands.items()
     ]
-    monkeypatch.setattr("psutil.process_iter", lambda attributes: there)
+    monkeypatch.setattr("psutil.process_iter", lambda attributes: processes)
     assert other_dlbench() == "dlbench (process 12)"
-    del there[1]
+    del processes[1]
     assert other_dlbench() == ""
 
 
@@ -280,7 +280,9 @@ def test_the_sentinels_own_noise_is_not_held_against_a_quiet_machine(deviation: 
     for _ in range(150):
         history = noisy(numbers, deviation, quiet.RECORD_LENGTH)
         tried += 10
-        refused += sum(bool(judge_reading(each, history)) for each in noisy(numbers, deviation, 10))
+        refused += sum(
+            bool(judge_reading(reading, history)) for reading in noisy(numbers, deviation, 10)
+        )
     # Two rates, three standard deviations each: 0.3 % with a spread known exactly. Estimated from
     # 40 it is more.
     assert refused / tried < 0.03
@@ -295,14 +297,14 @@ def test_a_neighbour_that_takes_a_tenth_is_seen(
 ) -> None:
     """Or a fifth, where neighbours that were not seen slowed a third of the record down as much."""
     numbers = random.Random(8)
-    seen = 0
+    refused = 0
     for _ in range(300):
         history = noisy(numbers, deviation, quiet.RECORD_LENGTH - unseen) + noisy(
             numbers, deviation, unseen, level
         )
         numbers.shuffle(history)
-        seen += bool(judge_reading(noisy(numbers, deviation, 1, level)[0], history))
-    assert seen > 285
+        refused += bool(judge_reading(noisy(numbers, deviation, 1, level)[0], history))
+    assert refused > 285
 
 
 QUIET = replace(
@@ -337,9 +339,14 @@ def store():
         yield opened
 
 
-def quiet_wait(store, machine, said):
+def quiet_wait(store, machine, lines):
     return QuietWait(
-        store, "r1", said.append, take=machine.take, sleep=machine.sleep, clock=lambda: machine.time
+        store,
+        "r1",
+        lines.append,
+        take=machine.take,
+        sleep=machine.sleep,
+        clock=lambda: machine.time,
     )
 
 
@@ -348,12 +355,12 @@ def moments(store):
 
 
 def test_a_quiet_machine_costs_one_reading_a_block_and_nothing_is_said(store):
-    machine, said = Machine([]), []
-    waiting = quiet_wait(store, machine, said)
+    machine, lines = Machine([]), []
+    waiting = quiet_wait(store, machine, lines)
     for block in range(3):
         waiting.before(block)
         waiting.after(block)
-    assert said == []
+    assert lines == []
     assert machine.taken == 4  # what is taken after a block, a moment ago, stands before the next
     assert moments(store) == [
         (block, moment, True) for block in range(3) for moment in ("before", "after")
@@ -396,12 +403,12 @@ def test_a_machine_that_stays_busy_is_waited_for_no_more_until_it_is_quiet_again
 
 
 def test_without_a_sentinel_a_run_goes_on_and_that_is_said_once(store):
-    machine, said = Machine([ProbeError("It failed.")]), []
-    waiting = quiet_wait(store, machine, said)
+    machine, lines = Machine([ProbeError("It failed.")]), []
+    waiting = quiet_wait(store, machine, lines)
     waiting.before(0)
     waiting.after(0)
     assert not waiting.before_repeat()
-    assert said == ["cannot see whether the machine is quiet: It failed."]
+    assert lines == ["cannot see whether the machine is quiet: It failed."]
     assert machine.taken == 1
 
 

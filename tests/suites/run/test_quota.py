@@ -110,16 +110,18 @@ def own_groups(places: tuple[Path, ...], process: int) -> list[Path]:
 def test_a_launch_has_its_quota_and_its_group_goes_with_it(
     tmp_path: Path, places: tuple[Path, ...]
 ) -> None:
-    seen: list[str] = []
+    process_lists: list[str] = []
 
     def look(directory: Path) -> None:
-        seen.extend((group / PROCESSES).read_text() for group in own_groups(places, os.getpid()))
+        process_lists.extend(
+            (group / PROCESSES).read_text() for group in own_groups(places, os.getpid())
+        )
 
     outcome = launch_process(
         null_order(tmp_path, {"step_seconds": 0.3}, cpu_quota=0.5), look
     ).outcome()
     assert outcome.status is Status.OK
-    assert any(seen)
+    assert any(process_lists)
     assert outcome.outside is not None
     assert outcome.outside.quota is not None
     assert outcome.outside.quota.periods >= 0
@@ -165,30 +167,30 @@ def test_the_next_run_removes_the_groups_of_one_that_was_killed(
     with running_command(
         tmp_path, "run", "mine.toml", "--no-ceilings", "--no-wait-for-quiet"
     ) as process:
-        left = wait_until(lambda: own_groups(places, process.pid), "a group")
+        leftover_groups = wait_until(lambda: own_groups(places, process.pid), "a group")
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     done = run_command(
         tmp_path, "run", "mine.toml", "--no-ceilings", "--no-wait-for-quiet", "--steps", "2"
     )
     assert done.returncode == 0, done.stderr
-    assert [group for group in left if group.exists()] == []
+    assert [group for group in leftover_groups if group.exists()] == []
 
 
 def test_leftovers_are_removed_from_every_group_around(
     places: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outer = places[0] / f"outer-{os.getpid()}"
-    left = outer / "dlbench-999999999-1-0"
+    leftover = outer / "dlbench-999999999-1-0"
     outer.mkdir()
-    left.mkdir()
+    leftover.mkdir()
     try:
         monkeypatch.setattr(quota, "directories", lambda root, controller: [*places, outer])
         quota.remove_left.__wrapped__()
-        assert not left.exists()
+        assert not leftover.exists()
     finally:
-        if left.exists():
-            left.rmdir()
+        if leftover.exists():
+            leftover.rmdir()
         outer.rmdir()
 
 
@@ -200,8 +202,11 @@ def step(self):
     if not hasattr(self, "pool"):
         self.size = self.cell.threads or self.count()
         self.pool = concurrent.futures.ThreadPoolExecutor(self.size)
-    work = [self.pool.submit(hashlib.pbkdf2_hmac, "sha256", b"a", b"b", 40_000) for _ in range(self.size)]
-    for each in work: each.result()
+    products = [
+        self.pool.submit(hashlib.pbkdf2_hmac, "sha256", b"a", b"b", 40_000)
+        for _ in range(self.size)
+    ]
+    for product in products: product.result()
 """
 IGNORES = "def count(self): return len(os.sched_getaffinity(0))"
 HEEDS = """

@@ -49,12 +49,12 @@ def test_for_any_number_of_workers_a_small_reference_with_labels_for_each_is_com
     computed, size, workers, computed_size
 ):
     lines = []
-    wanted = ReferenceKey(NETWORKS["resnet50"], size, workers)
-    reference = fitting(wanted, False, lines.append)
+    key = ReferenceKey(NETWORKS["resnet50"], size, workers)
+    reference = fitting(key, False, lines.append)
     assert computed == [("resnet50", computed_size, workers)]
     assert (reference.repeated_batch, reference.label_sets) == (computed_size, workers)
     assert f"mini-batch {computed_size} with {workers} sets of labels" in lines[0]
-    assert (fitting(wanted, False, pytest.fail), len(computed)) == (reference, 1)
+    assert (fitting(key, False, pytest.fail), len(computed)) == (reference, 1)
 
 
 @pytest.mark.parametrize("network", SHIPPED)
@@ -151,9 +151,9 @@ def small(**changes):
 
 def test_a_network_of_ones_own_gets_a_reference_by_its_numbers(computed):
     first = fitting(ReferenceKey(small(), 64), True, print)
-    other = fitting(ReferenceKey(small(hidden=[33]), 64), True, print)
+    second = fitting(ReferenceKey(small(hidden=[33]), 64), True, print)
     assert computed == [("small", 64), ("small", 64)]
-    assert first.path != other.path
+    assert first.path != second.path
     assert fitting(ReferenceKey(small(), 64), True, pytest.fail) == first
 
 
@@ -171,7 +171,7 @@ def test_many_chains_of_a_machine_repeat_a_few_that_each_launch_can_settle(
 ):
     numbers = {"units": 400, "order": "sequential"}
     machine = network_with("machine", family_of({"family": "boltzmann", "numbers": numbers}))
-    one, repeated = (fitting(ReferenceKey(machine, count), True, print) for count in (1, chains))
+    single, repeated = (fitting(ReferenceKey(machine, count), True, print) for count in (1, chains))
     assert computed == [("machine", 1), *([("machine", computed_chains)] * (chains > 1))]
     assert repeated.repeated_batch == (None if chains == computed_chains else computed_chains)
-    assert (repeated == one) is (chains == 1)
+    assert (repeated == single) is (chains == 1)

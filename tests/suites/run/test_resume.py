@@ -59,7 +59,7 @@ def test_the_same_command_goes_on_with_its_run(store, chosen):
 
 
 @pytest.mark.parametrize(
-    ("now", "words"),
+    ("changes", "words"),
     [
         ({"networks": "fcn5"}, "network: fcn5 now, fcn5, lstm32 in the run"),
         ({"threads": "3"}, "threads: 3 now, "),
@@ -68,10 +68,10 @@ def test_the_same_command_goes_on_with_its_run(store, chosen):
         ({"steps": 7}, "steps: 7 now, "),
     ],
 )
-def test_another_command_is_refused_with_what_differs(store, now, words):
+def test_another_command_is_refused_with_what_differs(store, changes, words):
     run = begin(plan_of(), store, HERE)
     with pytest.raises(UsageError) as caught:
-        resume.resume(plan_of(**now), store, HERE, SuiteOverrides(**now))
+        resume.resume(plan_of(**changes), store, HERE, SuiteOverrides(**changes))
     assert f"The unfinished run {run.id} is not the one asked for now: " in str(caught.value)
     assert words in str(caught.value)
 
@@ -85,14 +85,14 @@ def test_more_launches_go_on_with_a_run_that_is_finished_or_not(store, finished,
     if finished:
         store.finish_run(run.id, run.started)
     plan, extended = resume.resume(plan_of(seed=99, **more), store, HERE, SuiteOverrides(**more))
-    wanted = plan_of(seed=11, **more)
+    expected = plan_of(seed=11, **more)
     assert (extended.id, extended.finished) == (run.id, None)
     assert (extended.launches, extended.most, extended.precision) == (
-        wanted.launches,
-        wanted.most,
-        wanted.interval,
+        expected.launches,
+        expected.most,
+        expected.interval,
     )
-    assert plan == wanted
+    assert plan == expected
     store.extend_run(extended)
     assert store.runs() == [extended]
     # An interruption later the same command goes on.
@@ -149,8 +149,8 @@ def test_a_run_that_is_being_carried_out_is_not_resumed_by_a_second_process(
 def test_a_run_is_not_resumed_with_another_build_or_other_settings_than_it_was_begun_with(store):
     plan = plan_of(frameworks="null")
     run = begin(plan, store, HERE)
-    here = digests.build_digest(environment.look_into(plan.rows[0].build, Path(sys.executable)))
-    now = list(plan.tunable(plan.cells[0]))
+    digest = digests.build_digest(environment.look_into(plan.rows[0].build, Path(sys.executable)))
+    settings = list(plan.tunable(plan.cells[0]))
 
     def check(environment, names):
         record = make.record(run=run.id, environment=environment, **plan.cells[0]._asdict())
@@ -159,11 +159,11 @@ def test_a_run_is_not_resumed_with_another_build_or_other_settings_than_it_was_b
             plan, [replace(record, outcome=record.outcome._replace(software=software))]
         )
 
-    check(here, now)
+    check(digest, settings)
     check("", ["gone"])  # it never ran
     with pytest.raises(
         UsageError, match=r"measured null with CPython 3\.11\.7, environment another"
     ):
-        check("another", now)
+        check("another", settings)
     with pytest.raises(UsageError, match="measured null with the settings gone"):
-        check(here, ["gone"])
+        check(digest, ["gone"])

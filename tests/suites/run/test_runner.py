@@ -106,8 +106,8 @@ def test_a_resumed_run_launches_exactly_what_is_missing(first_end, second_end):
         before = launched(store)
         launcher = Pretender(ends_at=end)
         runner = runner_of(store, store.runs()[0], launcher)
-        wanted = [launch for launch in ORDER if runner.schedule.wants(*launch)]
-        assert wanted == ORDER[len(before) :]
+        missing = [launch for launch in ORDER if runner.schedule.wants(*launch)]
+        assert missing == ORDER[len(before) :]
         try:
             runner.run()
         except KeyboardInterrupt:
@@ -200,10 +200,10 @@ def test_an_undisturbed_attempt_ends_the_attempts():
 
 @pytest.mark.parametrize(("in_turns", "attempts"), [(False, 3), (True, 1)])
 def test_launches_in_turns_are_not_repeated_since_their_turns_were(monkeypatch, in_turns, attempts):
-    asked = []
+    most_attempts = []
 
     def record_attempts(runners, launches, protocol_of, *, most=1, **options):
-        asked.append(most)
+        most_attempts.append(most)
         return iter(())
 
     monkeypatch.setattr(runner, "run_attempts", record_attempts)
@@ -211,7 +211,7 @@ def test_launches_in_turns_are_not_repeated_since_their_turns_were(monkeypatch, 
     cell = next(cell for cell in PLAN.cells if cell.framework != "null")
     carried_out = runner_of(store, begin(store), Pretender(), quiet_wait=BusyFor())
     carried_out._launch((PlannedLaunch(cell, 0, "", in_turns),))
-    assert asked == [attempts]
+    assert most_attempts == [attempts]
 
 
 def test_a_quiet_machine_is_not_waited_for_where_no_launch_fits_the_budget():
@@ -230,13 +230,15 @@ def test_the_sides_of_a_comparison_and_releases_have_first_losses_of_their_own()
         record = make.record(result=result, framework=row, network="own")
         return replace(record, side=side, network={"family": "own", "numbers": {}})
 
-    def second_losses(known, rows, by_row):
+    def second_losses(losses_by_key, rows, by_row):
         cells = [make.cell(framework=row, network="own") for row in rows]
-        return [known[judge.losses_key("mine", cell, by_row)][1][0] for cell in cells]
+        return [losses_by_key[judge.losses_key("mine", cell, by_row)][1][0] for cell in cells]
 
-    both = (Side(BASELINE), Side(CANDIDATE))
-    losses = runner._first_losses(both, [own("a", BASELINE, 1.9), own("a", CANDIDATE, 1.8)], False)
-    assert [second_losses(losses[side.name], ["a"], False) for side in both] == [[1.9], [1.8]]
+    two_sides = (Side(BASELINE), Side(CANDIDATE))
+    losses = runner._first_losses(
+        two_sides, [own("a", BASELINE, 1.9), own("a", CANDIDATE, 1.8)], False
+    )
+    assert [second_losses(losses[side.name], ["a"], False) for side in two_sides] == [[1.9], [1.8]]
     releases = [own("a-1.0", "", 1.9), own("a-1.1", "", 1.8)]
     (of_releases,) = runner._first_losses((Side(""),), releases, True).values()
     assert second_losses(of_releases, ["a-1.0", "a-1.1"], True) == [1.9, 1.8]
@@ -250,8 +252,8 @@ def test_the_sides_of_a_comparison_and_releases_have_first_losses_of_their_own()
 
 def test_weights_are_mapped_on_all_sides_or_on_none(monkeypatch):
     monkeypatch.setattr(launch_files, "prepare_weights", lambda *_: lambda cell: Path("/weights"))
-    own, other = Side("candidate"), Side("baseline", guest=Path("/other/adapters"))
+    own, with_own_adapters = Side("candidate"), Side("baseline", guest=Path("/other/adapters"))
     (cell, *_), machine = PLAN.cells, probe()
     assert runner._large_weights(PLAN, machine, (own,))(cell) == Path("/weights")
-    for sides in ((other, own), (own, other)):
+    for sides in ((with_own_adapters, own), (own, with_own_adapters)):
         assert runner._large_weights(PLAN, machine, sides)(cell) is None

@@ -80,9 +80,12 @@ OF_ONE_NETWORK = tuple(cell for cell in PLAN.cells if cell.network == "fcn5")
 
 def noisy(deviation, seed=1):
     rng = random.Random(seed)
-    return lambda cell: ok(
-        0.01 * math.exp(rng.gauss(0, deviation(cell) if callable(deviation) else deviation))
-    )
+
+    def answer(cell):
+        deviation_of_cell = deviation(cell) if callable(deviation) else deviation
+        return ok(0.01 * math.exp(rng.gauss(0, deviation_of_cell)))
+
+    return answer
 
 
 def launches_by_cell(store):
@@ -180,10 +183,10 @@ def test_quiet_cells_get_few_launches_and_noisy_ones_up_to_the_most():
     store, _, result = carry_out(
         noisy(lambda cell: 0.2 if cell.threads == 4 else 0.005), plan=PRECISE
     )
-    made = launches_by_cell(store)
-    assert set(made) == set(PRECISE.cells)
-    assert {count for cell, count in made.items() if cell.threads == 4} == {20}
-    assert all(5 <= count <= 8 for cell, count in made.items() if cell.threads != 4)
+    counts = launches_by_cell(store)
+    assert set(counts) == set(PRECISE.cells)
+    assert {count for cell, count in counts.items() if cell.threads == 4} == {20}
+    assert all(5 <= count <= 8 for cell, count in counts.items() if cell.threads != 4)
     assert result.launches_left() == 0
     assert store.runs()[0].finished is not None
 
@@ -196,21 +199,21 @@ def test_quiet_cells_get_few_launches_and_noisy_ones_up_to_the_most():
 def test_a_resumed_run_with_a_precision_ends_as_one_that_was_never_interrupted(end, plan):
     def answer():
         # Each launch's deviation depends on cell and launch alone, whatever came before.
-        made = Counter()
+        counts = Counter()
 
-        def of(cell):
-            made[cell] += 1
-            return ok(0.01 * math.exp(random.Random(f"{cell}{made[cell]}").gauss(0, 0.02)))
+        def answer_of_cell(cell):
+            counts[cell] += 1
+            return ok(0.01 * math.exp(random.Random(f"{cell}{counts[cell]}").gauss(0, 0.02)))
 
-        return of
+        return answer_of_cell
 
-    whole, _, _ = carry_out(answer(), plan=plan)
+    uninterrupted, _, _ = carry_out(answer(), plan=plan)
     store, shared = open_store(), answer()
     run = begin(store, plan)
     for launcher in (Pretender(shared, ends_at=end), Pretender(shared)):
         with suppress(KeyboardInterrupt):
             runner_of(store, run, launcher, plan=plan).run()
-    assert launched(store) == launched(whole)
+    assert launched(store) == launched(uninterrupted)
 
 
 def test_a_cell_that_crashes_or_fails_parity_gets_no_launch_beyond_the_fewest():
@@ -255,10 +258,10 @@ def test_a_short_budget_is_spent_where_it_gains_the_most_precision():
 
 def contest(deviation, times=lambda cell: 1.0, seed=1, later=1.0):
     """Run a contest whose launches take ``later`` times as long once every cell has three."""
-    rng, made = random.Random(seed), itertools.count()
+    rng, counter = random.Random(seed), itertools.count()
 
     def answer(cell):
-        slowly = later if next(made) >= 3 * len(CONTEST.cells) else 1.0
+        slowly = later if next(counter) >= 3 * len(CONTEST.cells) else 1.0
         return ok(0.01 * slowly * times(cell) * rng.lognormvariate(0, deviation))
 
     return carry_out(answer, plan=CONTEST)
@@ -267,10 +270,10 @@ def contest(deviation, times=lambda cell: 1.0, seed=1, later=1.0):
 def test_a_contest_launches_again_only_those_that_are_near_until_the_fastest_is_known():
     rivals = {"null": 1.0, "eager": 1.03}
     store, _, result = contest(0.015, lambda cell: rivals.get(cell.mode, 2.0))
-    made = launches_by_cell(store)
-    assert {count for cell, count in made.items() if cell.mode not in rivals} == {3}
-    assert {count for cell, count in made.items() if cell.mode in rivals} <= {3, 5, 7, 10, 12}
-    assert max(made.values()) > 3
+    counts = launches_by_cell(store)
+    assert {count for cell, count in counts.items() if cell.mode not in rivals} == {3}
+    assert {count for cell, count in counts.items() if cell.mode in rivals} <= {3, 5, 7, 10, 12}
+    assert max(counts.values()) > 3
     leaders = result.leaders(CONTEST.most).rows
     assert [leader.outcome for leader in leaders].count(CLEAR) >= len(leaders) - 1
     assert {leader.first.cell.mode for leader in leaders if leader.outcome == CLEAR} == {"null"}
@@ -300,10 +303,10 @@ def contest_in_turns(seconds_of, seed=1):
     plan = replace(PLAN, launches=2, launches_most=12)
     grouping = Grouping(plan, frozenset(plan.cells), 10**15, together=Together.COLUMN)
     schedule = ContestSchedule(plan, grouping=grouping)
-    rng, made = random.Random(seed), []
+    rng, groups = random.Random(seed), []
     for block in schedule.blocks():
         for group in schedule.wanted(block):
-            made.append(group)
+            groups.append(group)
             speed = rng.lognormvariate(0, 0.3)
             for planned in group:
                 samples = [
@@ -315,19 +318,19 @@ def contest_in_turns(seconds_of, seed=1):
                     turns=[1, 1, 1],
                 )
                 record = make.record(result=outcome, launch=block, machine="m")
-                schedule.add(replace(record, cell=planned.cell, group=f"{len(made)}"))
-    return schedule, made
+                schedule.add(replace(record, cell=planned.cell, group=f"{len(groups)}"))
+    return schedule, groups
 
 
 def test_a_contest_in_turns_goes_on_with_those_that_may_be_the_fastest_alone():
     rivals = {"null": 1.0, "eager": 1.01, "onednn": 1.15}
-    schedule, made = contest_in_turns(lambda cell: rivals.get(cell.mode, 2.0))
-    modes_later = {planned.cell.mode for group in made for planned in group if planned.block >= 2}
+    schedule, groups = contest_in_turns(lambda cell: rivals.get(cell.mode, 2.0))
+    modes_later = {planned.cell.mode for group in groups for planned in group if planned.block >= 2}
     # A row that is 15 % slower is out after two launches, though the machine's speed differs by 30
     # % between groups.
     assert modes_later == {"null", "eager"}
     assert {leader.outcome for leader in schedule.leaders(12, 0.95).rows} <= {CLEAR, TIE}
-    later = [group for group in made if group[0].block >= 2]
+    later = [group for group in groups if group[0].block >= 2]
     assert all(
         len({(launch.cell.network, launch.cell.threads) for launch in group}) == 1
         for group in later
@@ -340,14 +343,14 @@ def test_a_contest_in_turns_decides_first_what_takes_few_launches():
             return 2.0
         return 1.0 if cell.mode == "null" else {1: 1.01, 2: 1.004, 4: 1.017}[cell.threads]
 
-    schedule, made = contest_in_turns(seconds_of)
+    schedule, groups = contest_in_turns(seconds_of)
     need = {}
     for early, reported in zip(
         schedule.leaders(2, 0.995).rows, schedule.leaders(2, 0.95).rows, strict=True
     ):
         place = early.first.cell.network, early.first.cell.threads
         need[place] = reported.outcome in (CLEAR, TIE), early.launches
-    first_members = [group[0] for group in made if group[0].block == 2]
+    first_members = [group[0] for group in groups if group[0].block == 2]
     in_order = [need[first.cell.network, first.cell.threads] for first in first_members]
     assert in_order == sorted(in_order)
     assert len(set(in_order)) > 1
@@ -449,8 +452,8 @@ def test_each_block_holds_one_pair_of_each_open_cell_in_an_order_drawn_by_the_se
     assert first_block(7) == planned
     assert len({tuple(pair[0].cell for pair in first_block(seed)) for seed in range(50)}) == 6
     assert {first_block(seed)[0][0].side for seed in range(50)} == set(SIDES)
-    left = PairSchedule(OF_PAIRS, [], gate_rule(HOST)).launches_left()
-    assert left == 2 * len(THREE) * DEFAULT.looks[0].pairs
+    launches_left = PairSchedule(OF_PAIRS, [], gate_rule(HOST)).launches_left()
+    assert launches_left == 2 * len(THREE) * DEFAULT.looks[0].pairs
 
 
 @pytest.mark.parametrize(
@@ -497,14 +500,14 @@ def test_a_machine_that_is_never_quiet_does_not_keep_a_gate_for_ever():
 def test_a_gate_that_is_resumed_anywhere_makes_the_same_launches_by_its_records_alone():
     """Although the clock of the wall was set back in the meantime."""
     plan = narrow_to(PLAN, (SLOWER,))
-    whole, _ = run_pairs(drawn({SLOWER: 0.08}), gate_rule(HOST), plan)
-    records = list(whole.records())
-    for made in (1, 7, 13, len(records) - 1):
+    uninterrupted, _ = run_pairs(drawn({SLOWER: 0.08}), gate_rule(HOST), plan)
+    records = list(uninterrupted.records())
+    for count in (1, 7, 13, len(records) - 1):
         set_back = [
             replace(record, started=record.started - timedelta(hours=index))
             for index, record in enumerate(records)
         ]
-        schedule = PairSchedule(plan, set_back[:made], gate_rule(HOST))
+        schedule = PairSchedule(plan, set_back[:count], gate_rule(HOST))
         ended = PairSchedule(plan, set_back, gate_rule(HOST))
         assert schedule.launches_left() > 0
         assert ended.launches_left() == 0
@@ -513,8 +516,8 @@ def test_a_gate_that_is_resumed_anywhere_makes_the_same_launches_by_its_records_
 def test_a_side_that_crashes_in_one_pair_loses_that_pair_alone():
     plan, crashed = narrow_to(PLAN, (SLOWER,)), Outcome(Status.CRASHED, "signal 11")
     launchers = drawn({SLOWER: 0.08})
-    usual, count = launchers[CANDIDATE].answer, itertools.count()
-    launchers[CANDIDATE] = Pretender(lambda cell: crashed if next(count) == 3 else usual(cell))
+    answer, count = launchers[CANDIDATE].answer, itertools.count()
+    launchers[CANDIDATE] = Pretender(lambda cell: crashed if next(count) == 3 else answer(cell))
     store, _ = run_pairs(launchers, gate_rule(HOST), plan)
     assert pairs_of(store)[SLOWER] == 1 + next(look.pairs for look in DEFAULT.looks if look.slower)
     assert verdicts(store) == {SLOWER: Verdict.REGRESSION}
@@ -539,9 +542,9 @@ steps_of_launch = st.lists(st.floats(0.01, 0.04), min_size=1, max_size=9)
 def test_a_pair_is_timed_as_those_before_it_want_whichever_side_was_slower_and_both_sides_alike(
     pairs, rng
 ):
-    usual, planned = PLAN.protocol_of(STEADY), protocol_after(pairs)
-    assert usual.steps <= planned.steps <= 10 * usual.steps
-    assert planned._replace(steps=usual.steps, seconds=usual.seconds) == usual
+    protocol, planned = PLAN.protocol_of(STEADY), protocol_after(pairs)
+    assert protocol.steps <= planned.steps <= 10 * protocol.steps
+    assert planned._replace(steps=protocol.steps, seconds=protocol.seconds) == protocol
     assert protocol_after([*pairs, ([0.02, 0.03],)]) == planned  # the first launch of the next pair
     exchanged = protocol_after([pair[::-1] if rng.random() < 0.5 else pair for pair in pairs])
     assert (exchanged.steps, exchanged.seconds) == pytest.approx(
@@ -583,9 +586,12 @@ def search_plan(threads="1,2,4", frameworks="torch:*", tuning="installed,tuned,e
     return halving_plan(plan_of("tuning", Capacity(4, 4), **chosen))
 
 
-def search(of, seconds, failing=None, disturbed=None, starts=None, how=WRONG, records=()):
+def search(plan, seconds, failing=None, disturbed=None, starts=None, how=WRONG, records=()):
     """Run a search whose cells take these seconds in a block; return its schedule and records."""
-    schedule, made = HalvingSchedule(starts or search_starts(of, 4), of, records), list(records)
+    schedule, all_records = (
+        HalvingSchedule(starts or search_starts(plan, 4), plan, records),
+        list(records),
+    )
     for block in schedule.blocks():
         for (planned,) in schedule.wanted(block):
             cell = planned.cell
@@ -597,28 +603,28 @@ def search(of, seconds, failing=None, disturbed=None, starts=None, how=WRONG, re
             elif disturbed and disturbed(cell, block):
                 contention = make.contention(steal_seconds=20.0)
                 record = replace(record, outcome=record.outcome._replace(contention=contention))
-            made.append(record)
+            all_records.append(record)
             schedule.add(record)
-    return schedule, made
+    return schedule, all_records
 
 
-def rising(of):
+def rising(plan):
     """Return seconds by which each cell is a little slower than the one before."""
-    return lambda cell, block: 1.0 + of.cells.index(cell) / 100
+    return lambda cell, block: 1.0 + plan.cells.index(cell) / 100
 
 
-def pairs_begin(of):
-    return of.launches - PAIRS - SPARE
+def pairs_begin(plan):
+    return plan.launches - PAIRS - SPARE
 
 
 @examples(10)
 @given(st.integers(0, 2**32))
 def test_without_noise_the_fastest_wins_whatever_the_machine_does(seed):
-    of, rng = search_plan(), random.Random(seed)
-    start = search_starts(of, 4)[0]
-    worth = {cell: rng.uniform(0.5, 2.0) for cell in of.cells}
-    paces = [rng.uniform(0.3, 3.0) for _ in range(of.launches)]
-    schedule, records = search(of, lambda cell, block: worth[cell] * paces[block])
+    plan, rng = search_plan(), random.Random(seed)
+    start = search_starts(plan, 4)[0]
+    worth = {cell: rng.uniform(0.5, 2.0) for cell in plan.cells}
+    paces = [rng.uniform(0.3, 3.0) for _ in range(plan.launches)]
+    schedule, records = search(plan, lambda cell, block: worth[cell] * paces[block])
     result = fastest.search_result(schedule)
     best = min(worth, key=worth.__getitem__)
     assert result.best == best
@@ -626,20 +632,20 @@ def test_without_noise_the_fastest_wins_whatever_the_machine_does(seed):
         assert result.gain.value == pytest.approx(worth[start] / worth[best], rel=1e-6)
         assert result.gain.pairs == PAIRS
     assert schedule.launches_left() == 0
-    assert len(records) <= 2 * len(of.cells) + (FINALISTS + 1) * of.launches
+    assert len(records) <= 2 * len(plan.cells) + (FINALISTS + 1) * plan.launches
 
 
 def test_of_ways_that_are_the_same_none_is_called_slower_than_the_one_chosen_by_the_same_pairs():
-    of, rng = search_plan(threads="1"), np.random.default_rng(0)
+    plan, rng = search_plan(threads="1"), np.random.default_rng(0)
 
     def drawn():
         """Return a search of three ways that are the same, in pairs that differ by noise."""
         times = {
-            cell: dict(enumerate(np.exp(0.1 * rng.normal(size=PAIRS)))) for cell in of.cells[:3]
+            cell: dict(enumerate(np.exp(0.1 * rng.normal(size=PAIRS)))) for cell in plan.cells[:3]
         }
         return SimpleNamespace(
-            starts=of.cells[:1],
-            to_beat=of.cells[0],
+            starts=plan.cells[:1],
+            to_beat=plan.cells[0],
             finalists=lambda: list(times),
             timed=times.__getitem__,
             pairs=lambda fit=True: list(range(PAIRS)),
@@ -669,12 +675,12 @@ def test_a_search_starts_from_the_default_mode_as_installed_on_the_cores():
 
 def search_with_failures(failing, how=WRONG):
     """Search with a fast way that fails in these blocks of pairs, counted from the first."""
-    of = search_plan(threads="1,2")
-    starts = search_starts(of, 2)
-    fast = next(cell for cell in of.cells if cell != starts[0])
-    seconds = lambda cell, block: 0.5 if cell == fast else rising(of)(cell, block)  # noqa: E731
-    fails = lambda cell, block: cell == fast and failing(block - pairs_begin(of))  # noqa: E731
-    schedule, _ = search(of, seconds, fails, starts=starts, how=how)
+    plan = search_plan(threads="1,2")
+    starts = search_starts(plan, 2)
+    fast = next(cell for cell in plan.cells if cell != starts[0])
+    seconds = lambda cell, block: 0.5 if cell == fast else rising(plan)(cell, block)  # noqa: E731
+    fails = lambda cell, block: cell == fast and failing(block - pairs_begin(plan))  # noqa: E731
+    schedule, _ = search(plan, seconds, fails, starts=starts, how=how)
     assert len(schedule.pairs()) == PAIRS
     assert schedule.launches_left() == 0
     result = fastest.search_result(schedule)
@@ -699,14 +705,14 @@ def test_an_implausible_clock_is_no_time_and_only_the_third_puts_a_way_out(times
 
 
 def test_the_launches_of_a_race_take_turns_the_likeliest_first():
-    of = search_plan()
-    starts, grouping = search_starts(of, 4), Grouping(of, frozenset(of.cells), 10**15)
+    plan = search_plan()
+    starts, grouping = search_starts(plan, 4), Grouping(plan, frozenset(plan.cells), 10**15)
     alone, in_turns = (
-        HalvingSchedule(starts, of, (), None, chosen_grouping).wanted(0)
+        HalvingSchedule(starts, plan, (), None, chosen_grouping).wanted(0)
         for chosen_grouping in (None, grouping)
     )
-    assert [len(group) for group in alone] == [1] * len(of.cells)
-    assert len(of.cells) > MOST_MEMBERS >= max(map(len, in_turns)) > 1
+    assert [len(group) for group in alone] == [1] * len(plan.cells)
+    assert len(plan.cells) > MOST_MEMBERS >= max(map(len, in_turns)) > 1
     assert all(launch.in_turns and launch.side == SEARCH for group in in_turns for launch in group)
     assert [launch.cell for group in in_turns for launch in group] == [
         launch.cell for (launch,) in alone
@@ -714,33 +720,35 @@ def test_the_launches_of_a_race_take_turns_the_likeliest_first():
 
 
 def test_a_pair_that_another_session_began_is_not_completed():
-    of = search_plan(threads="2")
-    _, records = search(of, rising(of), starts=search_starts(of, 2))
-    begun = pairs_begin(of) + 2
+    plan = search_plan(threads="2")
+    _, records = search(plan, rising(plan), starts=search_starts(plan, 2))
+    begun = pairs_begin(plan) + 2
     before = [record for record in records if record.launch < begun]
-    one = next(record for record in records if record.launch == begun)
-    schedule = HalvingSchedule(search_starts(of, 2), of, [*before, one])
-    assert not any(schedule.wants(cell, begun) for cell in of.cells)
+    half_of_pair = next(record for record in records if record.launch == begun)
+    schedule = HalvingSchedule(search_starts(plan, 2), plan, [*before, half_of_pair])
+    assert not any(schedule.wants(cell, begun) for cell in plan.cells)
     assert all(schedule.wants(cell, begun + 1) for cell in schedule.finalists())
     assert len(schedule.pairs()) == 2
 
 
 def test_where_all_survivors_fail_nothing_is_left_although_the_start_never_had_a_number():
-    of = search_plan(frameworks="tinygrad,torch", threads="1,2", tuning="installed,tuned")
-    start = search_starts(of, 2)[0]
+    plan = search_plan(frameworks="tinygrad,torch", threads="1,2", tuning="installed,tuned")
+    start = search_starts(plan, 2)[0]
     second = next(
-        block for block in range(of.launches) if halving_sizes(len(of.cells))[block] < len(of.cells)
+        block
+        for block in range(plan.launches)
+        if halving_sizes(len(plan.cells))[block] < len(plan.cells)
     )
     failing = lambda cell, block: cell.framework == start.framework or block >= second  # noqa: E731
-    schedule, _ = search(of, rising(of), failing, starts=search_starts(of, 2))
+    schedule, _ = search(plan, rising(plan), failing, starts=search_starts(plan, 2))
     assert fastest.search_result(schedule) is None
     assert schedule.launches_left() == 0
 
 
 def test_where_the_usual_start_gives_no_number_the_nearest_that_does_is_to_be_beaten():
-    of = search_plan(threads="1,2,4")
-    first, second, *_ = search_starts(of, 4)
-    schedule, _ = search(of, rising(of), lambda cell, block: cell == first)
+    plan = search_plan(threads="1,2,4")
+    first, second, *_ = search_starts(plan, 4)
+    schedule, _ = search(plan, rising(plan), lambda cell, block: cell == first)
     result = fastest.search_result(schedule)
     assert (result.schedule.starts[0], result.schedule.to_beat) == (first, second)
     assert result.gain is not None or result.best == second
@@ -751,16 +759,16 @@ def test_where_the_usual_start_gives_no_number_the_nearest_that_does_is_to_be_be
 
 
 def test_disturbed_pairs_are_left_out_and_others_take_their_place():
-    of = search_plan(threads="2")
-    first = pairs_begin(of)
-    disturbed = lambda cell, block: block in (first, first + 3) and cell == of.cells[0]  # noqa: E731
-    schedule, _ = search(of, rising(of), disturbed=disturbed, starts=search_starts(of, 2))
+    plan = search_plan(threads="2")
+    first = pairs_begin(plan)
+    disturbed = lambda cell, block: block in (first, first + 3) and cell == plan.cells[0]  # noqa: E731
+    schedule, _ = search(plan, rising(plan), disturbed=disturbed, starts=search_starts(plan, 2))
     result = fastest.search_result(schedule)
-    assert of.cells[0] in set(result.seconds)
+    assert plan.cells[0] in set(result.seconds)
     assert (next(iter(result.slower.values())).pairs, result.disturbed) == (PAIRS, 2)
     assert "Left out: 2 pairs that other programs disturbed." in fastest.lines(result, None)
     always, _ = search(
-        of, rising(of), disturbed=lambda cell, block: True, starts=search_starts(of, 2)
+        plan, rising(plan), disturbed=lambda cell, block: True, starts=search_starts(plan, 2)
     )
     assert fastest.search_result(always) is None
     assert len(always.pairs(fit=False)) == PAIRS + SPARE
@@ -768,17 +776,17 @@ def test_disturbed_pairs_are_left_out_and_others_take_their_place():
 
 
 def test_a_budget_keeps_time_for_the_pairs_and_the_rest_can_be_resumed():
-    of = halving_plan(narrow_to(PLAN, OF_ONE_NETWORK))
+    plan = halving_plan(narrow_to(PLAN, OF_ONE_NETWORK))
     store, launcher = open_store(), Pretender()
-    run, schedule = begin(store, of), partial(HalvingSchedule, search_starts(of, 2))
+    run, schedule = begin(store, plan), partial(HalvingSchedule, search_starts(plan, 2))
 
     def searched(budget):
-        runner = runner_of(store, run, launcher, of, budget, schedule=schedule)
+        runner = runner_of(store, run, launcher, plan, budget, schedule=schedule)
         return runner.run()
 
-    assert len(of.cells) == 12
+    assert len(plan.cells) == 12
     ended = searched(20.0)
-    assert ended.tried() < len(of.cells)
+    assert ended.tried() < len(plan.cells)
     assert len(ended.pairs()) >= 3
     assert launcher.time <= 20.0
     assert ended.launches_left() > 0
@@ -789,36 +797,40 @@ def test_a_budget_keeps_time_for_the_pairs_and_the_rest_can_be_resumed():
 
 
 def test_a_search_continues_from_its_records_alone():
-    of = search_plan()
-    starts = search_starts(of, 4)
-    whole, records = search(of, lambda cell, block: 1.0 + of.cells.index(cell))
-    again = HalvingSchedule(starts, of, records)
-    assert [again.survivors(block) for block in range(of.launches)] == [
-        whole.survivors(block) for block in range(of.launches)
+    plan = search_plan()
+    starts = search_starts(plan, 4)
+    uninterrupted, records = search(plan, lambda cell, block: 1.0 + plan.cells.index(cell))
+    again = HalvingSchedule(starts, plan, records)
+    assert [again.survivors(block) for block in range(plan.launches)] == [
+        uninterrupted.survivors(block) for block in range(plan.launches)
     ]
-    assert HalvingSchedule(starts, of, records[: len(records) // 2]).launches_left() > 0
-    _, resumed = search(of, lambda cell, block: 1.0 + of.cells.index(cell), records=records[:20])
+    assert HalvingSchedule(starts, plan, records[: len(records) // 2]).launches_left() > 0
+    _, resumed = search(
+        plan, lambda cell, block: 1.0 + plan.cells.index(cell), records=records[:20]
+    )
     assert Counter((r.cell, r.launch) for r in resumed) == Counter(
         (r.cell, r.launch) for r in records
     )
     # A way that a short budget left untried comes first while no pair is run, and never after that.
-    last = of.cells[-1]
+    last = plan.cells[-1]
     untried = [record for record in records if record.cell != last]
-    assert not HalvingSchedule(starts, of, untried).wants(last, 0)
+    assert not HalvingSchedule(starts, plan, untried).wants(last, 0)
     early = HalvingSchedule(
-        starts, of, [record for record in untried if record.launch < pairs_begin(of)]
+        starts, plan, [record for record in untried if record.launch < pairs_begin(plan)]
     )
-    assert [cell for cell in of.cells if early.wants(cell, 0)] == [last]
+    assert [cell for cell in plan.cells if early.wants(cell, 0)] == [last]
     early.add(make.record([0.1] * 3, launch=0, **last._asdict()))
-    assert last in early.survivors(pairs_begin(of))
+    assert last in early.survivors(pairs_begin(plan))
 
 
 def test_the_result_says_how_to_set_it_and_where_pairs_are_too_few():
-    of = search_plan(threads="2")
-    start = search_starts(of, 2)[0]
-    _, records = search(of, lambda cell, block: 2.0 if cell == start else rising(of)(cell, block))
-    few = [record for record in records if record.launch < pairs_begin(of) + 3]
-    result = fastest.search_result(HalvingSchedule(search_starts(of, 2), of, few))
+    plan = search_plan(threads="2")
+    start = search_starts(plan, 2)[0]
+    _, records = search(
+        plan, lambda cell, block: 2.0 if cell == start else rising(plan)(cell, block)
+    )
+    few = [record for record in records if record.launch < pairs_begin(plan) + 3]
+    result = fastest.search_result(HalvingSchedule(search_starts(plan, 2), plan, few))
     lines = "\n".join(fastest.lines(result, None))
     assert "times (3 pairs) as fast as" in lines
     assert "7 pairs are needed for an interval" in lines
@@ -849,27 +861,27 @@ medians = st.lists(st.floats(1e-4, 1e3), min_size=0, max_size=25)
 
 @given(medians, st.sampled_from([0.001, 0.02, 0.3]))
 def test_the_half_width_is_that_of_students_interval_and_within_the_precision_where_that_is_reached(
-    found, precision
+    seconds, precision
 ):
-    launches = launches_of(found)
+    launches = launches_of(seconds)
     width = half_width(launches)
-    if len(found) < 3:
+    if len(seconds) < 3:
         assert width is None
     else:
-        assert width == pytest.approx(math.expm1(students_half(found)), rel=1e-6, abs=1e-9)
+        assert width == pytest.approx(math.expm1(students_half(seconds)), rel=1e-6, abs=1e-9)
     assert not reached(launches, precision) or width <= precision
 
 
 @given(medians, st.integers(1, 10), st.integers(0, 15), st.sampled_from([0.001, 0.02, 0.3]))
 def test_a_cell_gets_its_fewest_launches_and_never_more_than_its_most(
-    found, fewest, more, precision
+    seconds, fewest, more, precision
 ):
-    launches, most = launches_of(found), fewest + more
-    left = launches_needed(launches, precision, fewest, most)
-    assert left > 0 or len(found) >= fewest
-    assert left == 0 or fewest <= len(found) + left <= most
-    done = len(found) >= most or reached(launches, precision)
-    assert (left == 0) == (len(found) >= fewest and done)
+    launches, most = launches_of(seconds), fewest + more
+    needed = launches_needed(launches, precision, fewest, most)
+    assert needed > 0 or len(seconds) >= fewest
+    assert needed == 0 or fewest <= len(seconds) + needed <= most
+    done = len(seconds) >= most or reached(launches, precision)
+    assert (needed == 0) == (len(seconds) >= fewest and done)
 
 
 def test_steps_are_kalibera_and_jones_optimum():
@@ -905,10 +917,12 @@ def test_a_run_ends_with_the_intervals_that_its_report_shows():
     plan = replace(PRECISE, launches=3)
     assert len(plan.cells) >= 10
     store, _, result = carry_out(noisy(0.01), plan=plan)
-    shown = make_matrix(Results(tuple(store.records()), {})).cells.values()
+    cells_of_matrix = make_matrix(Results(tuple(store.records()), {})).cells.values()
     names = attrgetter("network", "framework", "mode", "threads")
     for cell in plan.cells:
-        (rival,) = [compared.seconds for compared in shown if names(compared.cell) == names(cell)]
+        (rival,) = [
+            compared.seconds for compared in cells_of_matrix if names(compared.cell) == names(cell)
+        ]
         width = half_width(result.stats[cell], result.spread)
         assert rival.high / rival.median - 1 == pytest.approx(width)
         assert width <= plan.interval
@@ -933,7 +947,7 @@ def test_the_first_launches_of_a_cell_time_as_many_steps_as_cells_alike_need():
 @pytest.mark.parametrize("deviation", [0.003, 0.015, 0.03, 0.04, 0.06])
 @pytest.mark.slow
 def test_optional_stopping_leaves_coverage_between_93_and_97_per_cent(deviation):
-    rng, covered, made = np.random.default_rng(11), [], []
+    rng, covered, launch_counts = np.random.default_rng(11), [], []
     for _ in range(4000):
         seconds = np.exp(
             rng.normal(0, deviation, TARGET["most"])
@@ -943,6 +957,6 @@ def test_optional_stopping_leaves_coverage_between_93_and_97_per_cent(deviation)
             n for n in range(len(launches) + 1) if launches_needed(launches[:n], **TARGET) == 0
         )
         covered.append(abs(np.log(seconds[:count]).mean()) <= students_half(seconds[:count]))
-        made.append(count)
+        launch_counts.append(count)
     assert 0.93 - 2 * 0.0034 <= np.mean(covered) <= 0.97
-    assert np.mean(made) < 20
+    assert np.mean(launch_counts) < 20

@@ -35,13 +35,15 @@ def pair(python=(), baseline=(), environments=NOTHING, revisions=NO_REVISIONS):
     ],
 )
 def test_which_side_an_interpreter_is_of(python, before, baselines, candidates) -> None:
-    sides = pair([f"{name}={PYTHON}" for name in python], [f"{name}={PYTHON}" for name in before])
+    candidate_words = [f"{name}={PYTHON}" for name in python]
+    baseline_words = [f"{name}={PYTHON}" for name in before]
+    sides = pair(candidate_words, baseline_words)
     assert [side.name for side in sides] == [BASELINE, CANDIDATE]
     assert [[build.name for build in side.builds] for side in sides] == [baselines, candidates]
 
 
 @pytest.mark.parametrize("word", ["", "A", "=1", "1A=2", "A B=1", "Ä=1", "A=\0", "A-B=1"])
-def test_what_sets_no_variable_is_refused(word) -> None:
+def test_words_that_set_no_variable_are_refused(word) -> None:
     with pytest.raises(UsageError, match=r"NAME=VALUE|NUL byte"):
         variables.read([word])
 
@@ -91,15 +93,15 @@ def steps(tmp_path, monkeypatch):
 def test_files_of_one_content_are_the_same_side_whatever_their_names(steps) -> None:
     steps("mine.py", "def prepare(cell): ...")
     mine = framework.find("mine")
-    alike, other = (
+    alike, different = (
         steps("alike.py", "def prepare(cell): ..."),
         steps("other.py", "def prepare(cell): return None"),
     )
-    both = sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, alike), mine)
+    two_sides = sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, alike), mine)
     with pytest.raises(UsageError, match="Both sides are the same"):
-        sides.check_sides_differ(both, mine)
-    _, candidate = both = sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, other), mine)
-    sides.check_sides_differ(both, mine)
+        sides.check_sides_differ(two_sides, mine)
+    _, candidate = two_sides = sides.pair(((), ()), NOTHING, NO_REVISIONS, (None, different), mine)
+    sides.check_sides_differ(two_sides, mine)
     assert candidate.step is not None
     assert (
         adapter_digest(mine)
@@ -108,10 +110,10 @@ def test_files_of_one_content_are_the_same_side_whatever_their_names(steps) -> N
     )
 
 
-def test_of_a_step_too_a_gate_has_an_interpreter_on_each_side(steps) -> None:
+def test_a_gate_of_a_step_has_an_interpreter_on_each_side(steps) -> None:
     steps("mine.py", "def prepare(cell): ...")
-    both = pair([f"mine={PYTHON}"], [f"mine={PYTHON}"])
-    assert [[build.name for build in side.builds] for side in both] == [["mine"], ["mine"]]
+    two_sides = pair([f"mine={PYTHON}"], [f"mine={PYTHON}"])
+    assert [[build.name for build in side.builds] for side in two_sides] == [["mine"], ["mine"]]
 
 
 def test_files_of_one_content_in_two_folders_may_import_what_differs(steps, tmp_path) -> None:
@@ -120,9 +122,9 @@ def test_files_of_one_content_in_two_folders_may_import_what_differs(steps, tmp_
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "mine.py").write_text(text)
     files = (None, str(tmp_path / "new" / "mine.py"))
-    both = sides.pair(((), ()), NOTHING, NO_REVISIONS, files, framework.find("mine"))
-    assert both[1].step is not None
-    sides.check_sides_differ(both, framework.find("mine"))
+    two_sides = sides.pair(((), ()), NOTHING, NO_REVISIONS, files, framework.find("mine"))
+    assert two_sides[1].step is not None
+    sides.check_sides_differ(two_sides, framework.find("mine"))
 
 
 def test_a_revision_of_the_adapters_is_unpacked_once(tmp_path, monkeypatch) -> None:

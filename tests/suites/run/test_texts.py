@@ -29,10 +29,10 @@ def parsed():
     be.
     """
     for stream in SYMBOLS:
-        steps = [
-            1 if OPENING <= chunk < CLOSING else -1 if CLOSING <= chunk < BREAK else 0
-            for chunk in stream
-        ]
+        symbols = np.array(stream)
+        opening = (symbols >= OPENING) & (symbols < CLOSING)
+        closing = (symbols >= CLOSING) & (symbols < BREAK)
+        steps = opening.astype(int) - closing.astype(int)
         heights = np.concatenate([[0], np.cumsum(steps)])
         if heights.max() - heights.min() < DEEPEST:
             continue  # nobody can tell how many were open at first
@@ -55,7 +55,7 @@ def test_its_entropy_is_that_of_a_model_who_knows_the_rules():
     """The mean surprise of the text, by chances written down here anew, lies about the closed
     form."""
     table = texts.followers()
-    weights = [1 / rank / sum(1 / each for each in range(1, 9)) for rank in range(1, 9)]
+    weights = [1 / rank / sum(1 / divisor for divisor in range(1, 9)) for rank in range(1, 9)]
     surprises = []
     for place, symbol, depth, letters in parsed():
         if place % (LINE + 1) == LINE:
@@ -95,7 +95,7 @@ def test_symbols_are_ranks_of_frequency_and_rare_bytes_share_the_last(content):
     ],
     ids=["empty", "short", "binary", "utf-16", "folder"],
 )
-def test_what_is_no_text_is_refused_in_one_line(tmp_path, content, message):
+def test_a_corpus_that_is_no_text_is_refused_in_one_line(tmp_path, content, message):
     path = tmp_path / "given"
     if content is None:
         path.mkdir()
@@ -166,8 +166,8 @@ def test_a_run_trains_resumes_and_is_reported(command, tmp_path):
     }
     assert str(tmp_path) not in json.dumps(first.to_dict())
     # Another text, or the generated one, is another training.
-    other = corpus(tmp_path, "other.txt", b"never odd or even ")
-    code, _, errors = command("run", "mine.toml", "--corpus", other, *QUIET, "--resume")
+    other_text = corpus(tmp_path, "other.txt", b"never odd or even ")
+    code, _, errors = command("run", "mine.toml", "--corpus", other_text, *QUIET, "--resume")
     assert code == 2
     assert "trains on another text" in " ".join(errors.split())
     code, _, errors = command(*run, "--resume")

@@ -95,7 +95,7 @@ def of_dockerfile(text: str) -> dict[str, str]:
 
 
 def of_container(text: str) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in yaml.safe_load(text)["env"]}
+    return {variable["name"]: variable["value"] for variable in yaml.safe_load(text)["env"]}
 
 
 READERS = {
@@ -114,7 +114,7 @@ VALUES = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=
         st.sampled_from(["OMP_NUM_THREADS", "LD_PRELOAD", "A_B"]), VALUES, min_size=1
     )
 )
-def test_what_is_written_is_read_back(name, variables):
+def test_written_variables_are_read_back(name, variables):
     read = READERS[name]("\n".join(variable_lines(Path(name), variables, CELL)))
     assert {key: read.get(key) for key in variables} == variables
 

@@ -111,8 +111,8 @@ def test_each_round_has_one_turn_of_each_in_an_order_that_varies(members):
     assert members == 1 or len(set(orders)) > 1
     again, _ = play(members, Rounds(fewest=12, seconds=0.0, most=40))
     assert ran == again
-    other, _ = play(members, Rounds(fewest=12, seconds=0.0, most=40), seed=2)
-    assert members == 1 or ran != other
+    with_other_seed, _ = play(members, Rounds(fewest=12, seconds=0.0, most=40), seed=2)
+    assert members == 1 or ran != with_other_seed
 
 
 def test_rounds_go_on_until_launches_have_their_seconds_or_are_known_well_enough():
@@ -199,15 +199,15 @@ def test_alike_launches_are_compared_through_the_one_that_all_met(ratios, cycles
     rounds = [member for _ in range(cycles) for member in range(1, len(ratios))]
     for number, member in enumerate(rounds):
         level = 0.02 * float(np.exp(chance.normal(0, 0.3)))
-        for one in (0, member):
-            turns_of[one].append((level * ratios[one], number))
+        for turn_of in (0, member):
+            turns_of[turn_of].append((level * ratios[turn_of], number))
     outcomes = []
-    for made in turns_of.values():
-        outcome = in_turns([[seconds] for seconds, _ in made])
-        observed = [QUIET._replace(round=number) for _, number in made]
+    for turns_of_member in turns_of.values():
+        outcome = in_turns([[seconds] for seconds, _ in turns_of_member])
+        observed = [QUIET._replace(round=number) for _, number in turns_of_member]
         outcomes.append(outcome._replace(outside=outcome.outside._replace(turns=observed)))
     seconds = seconds_in_turns(outcomes)
-    relative = [other / seconds[0] for other in seconds]
+    relative = [duration / seconds[0] for duration in seconds]
     assert relative == pytest.approx([ratio / ratios[0] for ratio in ratios], rel=1e-4)
 
 
@@ -381,14 +381,14 @@ def test_a_side_that_ends_in_its_slice_lets_the_other_finish_its_turn():
 @pytest.mark.parametrize(("warm_up", "real", "later"), [(0.575, 0.004, 24), (0.006, 0.004, 16)])
 def test_a_warm_up_that_others_slowed_decides_about_the_first_turn_alone(warm_up, real, later):
     table = Turns(2, 1, Rounds(turn_seconds=0.1, fewest=3, most=3, seconds=60.0))
-    asked = {0: [], 1: []}
+    samples_by_member = {0: [], 1: []}
 
     def launch(member):
         table.takes(member, warm_up)
         last, samples = None, 0
         while table.next_turn(member, last, samples):
             samples = table.shape(member).samples
-            asked[member].append(samples)
+            samples_by_member[member].append(samples)
             seconds = real * samples
             last = TurnObservation(seconds, seconds, 0.0, table.round)
         table.leave(member)
@@ -399,7 +399,7 @@ def test_a_warm_up_that_others_slowed_decides_about_the_first_turn_alone(warm_up
     for thread in threads:
         thread.join(10)
     first = 1 if warm_up > 0.1 else later
-    assert list(asked.values()) == [[first, later, later]] * 2
+    assert list(samples_by_member.values()) == [[first, later, later]] * 2
 
 
 def test_turns_of_one_cell_have_as_many_samples_though_a_warm_up_was_slowed():
@@ -464,9 +464,13 @@ def test_of_long_turns_fewer_rounds_fill_a_launchs_seconds(longest, rounds):
     ("longest", "samples"), [(0.05, [8, 2, 8]), (0.3, [26, 1, 26]), (20.0, [272, 1, 272])]
 )
 def test_launches_of_a_round_have_as_much_time(longest, samples):
-    one, other = (make.record(threads=count).cell for count in (1, 2))
+    first_cell, second_cell = (make.record(threads=count).cell for count in (1, 2))
     table = Turns(
-        3, 1, Rounds(turn_seconds=0.1, slice_seconds=0.02), needed=1, cells=[one, other, one]
+        3,
+        1,
+        Rounds(turn_seconds=0.1, slice_seconds=0.02),
+        needed=1,
+        cells=[first_cell, second_cell, first_cell],
     )
     for number, seconds in enumerate((0.011, longest, 0.01)):
         table.takes(number, seconds)
@@ -545,7 +549,8 @@ def test_all_threads_of_all_descendants_stand_still_and_run_again(tmp_path):
     root = subprocess.Popen([sys.executable, "-c", starting])
     try:
         processes = wait_until(
-            lambda: len(each := standstill.descendants(root.pid)) == 2 and each, "the helper"
+            lambda: len(descendants := standstill.descendants(root.pid)) == 2 and descendants,
+            "the helper",
         )
         wait_until(lambda: standstill.cpu_time(processes).used > 0.2, "work")
         assert standstill.stop(processes)
@@ -626,14 +631,16 @@ def in_turns(steps_of_turns, observed=QUIET, steps_per_sample=1):
     st.lists(st.floats(0.5, 2.0), min_size=8, max_size=20), st.floats(0.8, 1.3), st.integers(1, 50)
 )
 def test_a_drift_of_the_machine_leaves_the_ratio_alone(drift, ratio, steps_per_sample):
-    usual = 0.02 / steps_per_sample
-    first = in_turns([[usual * level] * 2 for level in drift], steps_per_sample=steps_per_sample)
-    slower = [[ratio * usual * level] * 2 for level in drift]
+    step_seconds = 0.02 / steps_per_sample
+    first = in_turns(
+        [[step_seconds * level] * 2 for level in drift], steps_per_sample=steps_per_sample
+    )
+    slower = [[ratio * step_seconds * level] * 2 for level in drift]
     second = in_turns(slower, steps_per_sample=steps_per_sample)
-    one, other = seconds_in_turns([first, second])
-    assert other / one == pytest.approx(ratio, rel=1e-6)
-    level = float(np.exp(np.median(np.log(drift)))) * usual
-    assert one * other == pytest.approx(level**2 * ratio, rel=1e-6)
+    first_seconds, second_seconds = seconds_in_turns([first, second])
+    assert second_seconds / first_seconds == pytest.approx(ratio, rel=1e-6)
+    level = float(np.exp(np.median(np.log(drift)))) * step_seconds
+    assert first_seconds * second_seconds == pytest.approx(level**2 * ratio, rel=1e-6)
 
 
 def test_of_few_rounds_the_ratio_varies_less_than_their_median():
@@ -641,10 +648,10 @@ def test_of_few_rounds_the_ratio_varies_less_than_their_median():
     ratios, medians = [], []
     for _ in range(400):
         steps = np.exp(chance.normal(0, 0.05, (5, 2)))
-        one, other = seconds_in_turns(
+        first, second = seconds_in_turns(
             [in_turns([[step] for step in of_launch]) for of_launch in steps.T]
         )
-        ratios.append(np.log(other / one))
+        ratios.append(np.log(second / first))
         medians.append(np.median(np.log(steps[:, 1] / steps[:, 0])))
     assert np.std(ratios) < 0.92 * np.std(medians)
 
@@ -656,8 +663,8 @@ def test_one_strange_round_hardly_changes_a_ratio(rounds, place, factor):
     second = in_turns(
         [[0.03 * (factor if number == place % rounds else 1.0)] for number in range(rounds)]
     )
-    one, other = seconds_in_turns([first, second])
-    assert other / one == pytest.approx(1.5)
+    first_seconds, second_seconds = seconds_in_turns([first, second])
+    assert second_seconds / first_seconds == pytest.approx(1.5)
 
 
 def test_turns_that_were_cut_are_compared_by_round():
@@ -668,19 +675,19 @@ def test_turns_that_were_cut_are_compared_by_round():
     second = in_turns(
         [[0.42 * level] for level in drift[:-1]] + [[0.40]], cut
     )  # the last one was spared
-    one, other = seconds_in_turns([first, second])
-    assert other / one == pytest.approx(1.05)
+    first_seconds, second_seconds = seconds_in_turns([first, second])
+    assert second_seconds / first_seconds == pytest.approx(1.05)
 
 
 def test_the_last_turn_of_a_round_counts_and_a_disturbed_one_does_not():
     outcome = in_turns([[0.02], [0.5], [0.021], [0.022]])
-    seen = [
+    observations = [
         QUIET._replace(round=0),
         DISTURBED._replace(round=1),
         QUIET._replace(round=1),
         QUIET._replace(round=2),
     ]
-    outcome = outcome._replace(outside=outcome.outside._replace(turns=seen))
+    outcome = outcome._replace(outside=outcome.outside._replace(turns=observations))
     assert seconds_by_round(outcome) == pytest.approx({0: 0.02, 1: 0.021, 2: 0.022})
 
 
@@ -697,7 +704,7 @@ def test_turns_in_which_memory_grew_are_warm_up_unless_most_are_such():
 
 def test_samples_of_turns_in_which_memory_grew_are_kept_as_warm_up():
     counts = SampleCounts([1, 2, 40_000, 3, 4], [0] * 5, [9, 8, 7, 6, 5])
-    seen = [
+    observations = [
         QUIET._replace(round=0),
         GROWING._replace(round=1),
         QUIET._replace(round=1),
@@ -712,7 +719,7 @@ def test_samples_of_turns_in_which_memory_grew_are_kept_as_warm_up():
         sample_counts=counts,
         calls_ns=list(range(10)),
     )
-    outside = HostObservation(2.2, 2.2, turns=seen)
+    outside = HostObservation(2.2, 2.2, turns=observations)
     steady, steady_outside, paused_ns = without_growth(answer, outside, [1, 2, 3, 4, 5])
     assert steady.calls_ns == [0, 1, 2, 3, 6, 7, 8, 9]
     assert steady.samples_ns == [80_000_000] * 3 + [120_000_000]
@@ -726,25 +733,29 @@ def test_samples_of_turns_in_which_memory_grew_are_kept_as_warm_up():
 
 
 def test_a_launch_that_left_early_is_compared_over_the_rounds_that_it_had():
-    usual = in_turns([[0.02 * level] for level in (1, 1, 2, 2, 2, 2)])
+    steady = in_turns([[0.02 * level] for level in (1, 1, 2, 2, 2, 2)])
     slower = in_turns([[0.03 * level] for level in (1, 1, 2, 2, 2, 2)])
-    left = in_turns([[0.04 * level] for level in (1, 1, 2)])
-    one, other, third = seconds_in_turns([usual, slower, left])
-    assert (other / one, third / one) == pytest.approx((1.5, 2.0))
+    ended_early = in_turns([[0.04 * level] for level in (1, 1, 2)])
+    steady_seconds, slower_seconds, ended_early_seconds = seconds_in_turns(
+        [steady, slower, ended_early]
+    )
+    assert (slower_seconds / steady_seconds, ended_early_seconds / steady_seconds) == pytest.approx(
+        (1.5, 2.0)
+    )
 
 
 def test_disturbed_rounds_are_left_out_as_long_as_others_are_left():
-    usual, slow = [0.002, 0.002], [0.02, 0.02]
-    first = in_turns([usual] * 10)
-    second = in_turns([slow, slow, slow, slow, *[usual] * 6])
+    quiet_turn, slow_turn = [0.002, 0.002], [0.02, 0.02]
+    first = in_turns([quiet_turn] * 10)
+    second = in_turns([slow_turn, slow_turn, slow_turn, slow_turn, *[quiet_turn] * 6])
     observed = [DISTURBED] * 4 + [QUIET] * 6
-    seen = second._replace(outside=second.outside._replace(turns=observed))
-    assert seconds_in_turns([first, seen]) == pytest.approx((0.002, 0.002))
+    partly_disturbed = second._replace(outside=second.outside._replace(turns=observed))
+    assert seconds_in_turns([first, partly_disturbed]) == pytest.approx((0.002, 0.002))
     mostly = [DISTURBED] * 9 + [QUIET]
-    slower = in_turns([slow] * 9 + [usual])
-    unseen = slower._replace(outside=slower.outside._replace(turns=mostly))
-    one, other = seconds_in_turns([first, unseen])
-    assert other / one == pytest.approx(10)
+    slower = in_turns([slow_turn] * 9 + [quiet_turn])
+    mostly_disturbed = slower._replace(outside=slower.outside._replace(turns=mostly))
+    first_seconds, second_seconds = seconds_in_turns([first, mostly_disturbed])
+    assert second_seconds / first_seconds == pytest.approx(10)
 
 
 def test_a_pair_in_turns_has_no_number_if_a_side_has_none():
@@ -801,17 +812,17 @@ def test_use_of_the_cpus_by_others_disturbs_a_launch_with_more_running_threads_t
 def test_cpu_time_while_others_had_their_turns_is_implausible():
     cell, network = make.record().cell, plan_of(networks="fcn5", frameworks="null", threads="1")
     launched = ended_as(in_turns([[0.02]] * 10))
-    for seconds, said in (
+    for seconds, words in (
         (0.0, ""),
         (0.4, "0.4 s of CPU time while other launches had their turns"),
     ):
         outside = launched.outside._replace(stopped_cpu_seconds=seconds)
-        seen = replace(launched, outside=outside)
+        launched_in_turns = replace(launched, outside=outside)
         reasons = implausible(
-            cell, network.network_of(network.cells[0]), seen, None, computes=False
+            cell, network.network_of(network.cells[0]), launched_in_turns, None, computes=False
         )
-        assert said in reasons
-        assert bool(reasons) is bool(said)
+        assert words in reasons
+        assert bool(reasons) is bool(words)
 
 
 # Real launches.
@@ -865,8 +876,8 @@ def test_both_sides_have_as_many_turns_and_their_clocks_stand_while_they_are_sto
     rounds = [{turn.round for turn in record.outcome.outside.turns} for record in records]
     assert rounds[0] == rounds[1]
     assert len(rounds[0]) >= 8
-    one, other = seconds_of_pair(*records)
-    assert other / one == pytest.approx(1.0, abs=0.3)
+    baseline_seconds, candidate_seconds = seconds_of_pair(*records)
+    assert candidate_seconds / baseline_seconds == pytest.approx(1.0, abs=0.3)
 
 
 @pytest.mark.parametrize("body", ["exit 3", "sleep 0.5; exit 3"])
@@ -880,8 +891,8 @@ def test_a_side_that_crashes_has_its_reason_and_the_other_ends(tmp_path, monkeyp
 def test_a_slower_side_is_found_in_turns(tmp_path, monkeypatch):
     monkeypatch.setenv("DLBENCH_HOME", str(tmp_path))
     pair = launched(tmp_path, {BASELINE: "", CANDIDATE: ""}, {CANDIDATE: 0.015})
-    one, other = seconds_of_pair(*pair)
-    assert 1.2 < other / one < 1.9
+    baseline_seconds, candidate_seconds = seconds_of_pair(*pair)
+    assert 1.2 < candidate_seconds / baseline_seconds < 1.9
 
 
 def test_of_no_pair_is_one_side_always_first(tmp_path, monkeypatch):
@@ -919,18 +930,18 @@ def test_a_launch_is_placed_on_cores_where_it_leaves_some_free(tmp_path):
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU alone")
 def test_threads_are_moved_and_let_go_again_unless_they_bound_themselves(tmp_path):
     everywhere = os.sched_getaffinity(0)
-    one = (min(everywhere),)
+    first_cpu = (min(everywhere),)
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
         placement = standstill.Placement()
-        placement.confine([process.pid], one)
-        assert os.sched_getaffinity(process.pid) == set(one)
+        placement.confine([process.pid], first_cpu)
+        assert os.sched_getaffinity(process.pid) == set(first_cpu)
         placement.let_go()
         assert os.sched_getaffinity(process.pid) == everywhere
-        other = {max(everywhere)}
-        os.sched_setaffinity(process.pid, other)
-        standstill.Placement().confine([process.pid], one)
-        assert os.sched_getaffinity(process.pid) == other
+        last_cpu = {max(everywhere)}
+        os.sched_setaffinity(process.pid, last_cpu)
+        standstill.Placement().confine([process.pid], first_cpu)
+        assert os.sched_getaffinity(process.pid) == last_cpu
     finally:
         process.kill()
         process.wait()
@@ -1001,7 +1012,7 @@ def test_launches_in_turns_take_the_time_of_all_of_them():
     assert schedule.seconds_left() == pytest.approx(3 * schedule.seconds_of(pair))
 
 
-def test_those_that_wait_for_the_machine_alternate_until_one_ends():
+def test_launches_that_wait_for_the_machine_alternate_until_one_ends():
     turns = Turns(2, "seed", cpus=2)
     order, alone = [], []
 

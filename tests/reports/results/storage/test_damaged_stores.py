@@ -24,20 +24,20 @@ FORK = multiprocessing.get_context("fork")
 def write_until_the_limit(path: str, limit: int, answer: str) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-    kept = 0
+    written = 0
     try:
         with Store.open(path) as store:
             for launch in range(1000):
                 store.append(make.record(launch=launch))
-                kept += 1
+                written += 1
     except StoreError as error:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        Path(answer).write_text(f"{kept} {error}")
+        Path(answer).write_text(f"{written} {error}")
 
 
 @pytest.mark.parametrize(
     "limit",
-    [1000, *(pytest.param(each, marks=pytest.mark.slow) for each in (30_000, 60_000, 100_000))],
+    [1000, *(pytest.param(size, marks=pytest.mark.slow) for size in (30_000, 60_000, 100_000))],
 )
 def test_a_disk_that_takes_no_more_is_told_and_nothing_is_damaged(
     tmp_path: Path, path: Path, limit: int
@@ -47,11 +47,11 @@ def test_a_disk_that_takes_no_more_is_told_and_nothing_is_damaged(
     writer.start()
     writer.join()
     assert writer.exitcode == 0
-    kept, _, message = answer.read_text().partition(" ")
+    written, _, message = answer.read_text().partition(" ")
     assert "make room" in message
     assert "\n" not in message
     with Store.open(path) as store:
-        assert [record.launch for record in store.records()] == list(range(int(kept)))
+        assert [record.launch for record in store.records()] == list(range(int(written)))
         store.append(make.record())
 
 
@@ -160,7 +160,7 @@ def test_damaged_stores_are_refused_in_words(
         damaged[at : at + len(piece)] = piece
     length = data.draw(st.just(len(damaged)) | st.integers(1, len(damaged)))
     path = tmp_path / "damaged"
-    for rest in tmp_path.iterdir():
-        rest.unlink()
+    for leftover in tmp_path.iterdir():
+        leftover.unlink()
     path.write_bytes(damaged[:length])
     use(path)

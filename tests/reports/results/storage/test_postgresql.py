@@ -144,9 +144,9 @@ def test_what_a_server_refuses_is_one_line_with_the_remedy(
         f"postgresql+psycopg://me:{SECRET}@127.0.0.1:1/db"
     )
     postgresql.carry_out("CREATE TABLE strangers (id int)", database=database)
-    other = postgresql.database()
-    postgresql.carry_out("CREATE TABLE runs (experiment TEXT)", database=other)
-    assert "it has a table runs" in refused(postgresql.url(other))
+    other_database = postgresql.database()
+    postgresql.carry_out("CREATE TABLE runs (experiment TEXT)", database=other_database)
+    assert "it has a table runs" in refused(postgresql.url(other_database))
 
 
 def test_a_server_that_was_restarted_is_found_again(postgresql: Server, url: str) -> None:
@@ -179,7 +179,7 @@ def test_a_full_server_is_waited_for(url: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("given", "shown"),
+    ("url", "name"),
     [
         ("postgresql://me:hunter2@host:5433/db", "postgresql+psycopg://me@host:5433/db"),
         (
@@ -194,10 +194,10 @@ def test_a_full_server_is_waited_for(url: str, monkeypatch: pytest.MonkeyPatch) 
         ("postgresql+psycopg://me:a/hunter2@host/db", "postgresql+psycopg://me@host/db"),
     ],
 )
-def test_the_name_of_a_store_has_no_password(given: str, shown: str) -> None:
-    assert servers.public(servers.parsed(given)) == shown
-    assert servers.without_password(f"--store={given}") == f"--store={shown}"
-    assert SECRET not in refused(given.replace("host", "nowhere.invalid"))
+def test_the_name_of_a_store_has_no_password(url: str, name: str) -> None:
+    assert servers.public(servers.parsed(url)) == name
+    assert servers.without_password(f"--store={url}") == f"--store={name}"
+    assert SECRET not in refused(url.replace("host", "nowhere.invalid"))
 
 
 def test_a_url_that_cannot_be_understood_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,15 +256,15 @@ def test_everything_is_copied_there_and_back_and_once(url: str, tmp_path: Path) 
         fill(source)
         progress: list[tuple[int, int]] = []
 
-        def interrupt(done: int, of: int) -> None:
+        def interrupt(done: int, total: int) -> None:
             if done == 5:
                 raise KeyboardInterrupt
-            progress.append((done, of))
+            progress.append((done, total))
 
         with pytest.raises(KeyboardInterrupt):
             copy(source, target, interrupt)
         assert [run.id for run in target.runs()] == ["b"]
-        assert copy(source, target, lambda *each: progress.append(each)) == (2, 4)
+        assert copy(source, target, lambda *counts: progress.append(counts)) == (2, 4)
         assert progress[-1] == (9, 9)
         assert contents(target) == contents(source)
         assert copy(source, target) == (0, 0)
@@ -433,12 +433,12 @@ def test_a_table_that_is_locked_for_long_counts_as_away(
 ) -> None:
     monkeypatch.setattr(servers, "_LOCK_MILLISECONDS", 200)
     lines: list[str] = []
-    with sa.create_engine(url).connect() as other, delivery.opened(url, lines.append) as store:
+    with sa.create_engine(url).connect() as locking, delivery.opened(url, lines.append) as store:
         store.begin_run(make.run())
-        other.exec_driver_sql("LOCK TABLE records IN ACCESS EXCLUSIVE MODE")
+        locking.exec_driver_sql("LOCK TABLE records IN ACCESS EXCLUSIVE MODE")
         store.append(make.record())
         assert "is held by another program" in lines[-1]
-        other.rollback()
+        locking.rollback()
     assert launched(url) == Counter([0])
 
 
@@ -466,8 +466,8 @@ def test_no_command_shows_a_password(
             ("store", "copy", url, "copy.sqlite"),
             ("store", "copy", url, in_query),
             *(
-                ("report", "runs", "--store", each)
-                for each in (wrong, url.replace("owner", "stranger"), url + "x")
+                ("report", "runs", "--store", wrong_url)
+                for wrong_url in (wrong, url.replace("owner", "stranger"), url + "x")
             ),
         )
     ]
@@ -480,7 +480,7 @@ def test_no_command_shows_a_password(
 
 def rounded(text: str) -> str:
     """Round sums that the database makes: their last digits depend on the order."""
-    return re.sub(r"\d\.\d{9,}(e-?\d+)?", lambda found: f"{float(found[0]):.6g}", text)
+    return re.sub(r"\d\.\d{9,}(e-?\d+)?", lambda match: f"{float(match[0]):.6g}", text)
 
 
 @pytest.fixture
@@ -491,10 +491,10 @@ def copied(command: Command, url: str) -> tuple[str, str]:
     return "workers.sqlite", url
 
 
-def in_order(found: Results) -> Results:
+def in_order(results: Results) -> Results:
     return replace(
-        found,
-        records=tuple(sorted(found.records, key=lambda record: (record.started, record.launch))),
+        results,
+        records=tuple(sorted(results.records, key=lambda record: (record.started, record.launch))),
     )
 
 

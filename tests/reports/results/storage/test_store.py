@@ -1,3 +1,4 @@
+import itertools
 import lzma
 import math
 import multiprocessing
@@ -43,7 +44,7 @@ def refused(path: Path | str, create: bool = True) -> str:
 
 
 def test_records_are_read_back_in_order(path: Path) -> None:
-    kept = [
+    records = [
         make.record(launch=0),
         make.hole(Status.CRASHED, "signal 11", launch=1),
         make.record(run="run-2"),
@@ -52,13 +53,13 @@ def test_records_are_read_back_in_order(path: Path) -> None:
         parity=make.parity("disagrees")._replace(losses=[float("nan"), float("inf")])
     )
     with Store.open(path) as store:
-        for record in kept:
+        for record in records:
             store.append(record)
     with Store.open(f"sqlite:///{path}", create=False) as store:
-        assert store.records() == kept
-        assert store.records(run="run-2") == kept[2:]
+        assert store.records() == records
+        assert store.records(run="run-2") == records[2:]
         assert store.records(suite="nothing") == []
-        assert store.records(run="run-1", machine=make.MACHINE) == kept[:2]
+        assert store.records(run="run-1", machine=make.MACHINE) == records[:2]
         store.append(make.record(run="run-3", result=diverged))
         assert str(store.records(run="run-3")[0].outcome.parity.losses) == "[nan, inf]"  # type: ignore[union-attr]
 
@@ -153,7 +154,7 @@ def test_a_packed_store_is_read_and_never_written(tmp_path: Path) -> None:
     assert Results.read([packed]) == Results.read([tmp_path / "a.sqlite"])
     assert "can only be read" in refused(packed)
     damaged = [b"no archive", lzma.compress(b"SQLite format 3\0" + bytes(5000))[:-20]]
-    for content, words in [(each, "cannot be unpacked") for each in damaged] + [
+    for content, words in [(archive, "cannot be unpacked") for archive in damaged] + [
         (lzma.compress(b"other"), "holds no result store")
     ]:
         packed.write_bytes(content)
@@ -243,18 +244,16 @@ def test_opening_a_store_again_releases_no_lock_of_this_process(path: Path) -> N
 def test_cells_that_differ_in_one_axis_have_different_keys(axis: axes.Axis) -> None:
     cell = make.cell()
     value = getattr(cell, axis.name)
-    other = cell._replace(
-        **{axis.name: value + 1 if isinstance(value, int | float) else f"{value}x"}
-    )
-    assert (
-        len({schema.cell_key(machine, each) for machine in ("a", "b") for each in (cell, other)})
-        == 4
-    )
+    new_value = value + 1 if isinstance(value, int | float) else f"{value}x"
+    changed = cell._replace(**{axis.name: new_value})
+    places = itertools.product(("a", "b"), (cell, changed))
+    keys = {schema.cell_key(machine, keyed_cell) for machine, keyed_cell in places}
+    assert len(keys) == 4
     with empty_store() as store:
-        for each in (cell, other):
-            store.append(make.record(**each._asdict()))
+        for keyed_cell in (cell, changed):
+            store.append(make.record(**keyed_cell._asdict()))
         assert store.cells() == {
-            schema.cell_key(make.MACHINE, each): each for each in (cell, other)
+            schema.cell_key(make.MACHINE, keyed_cell): keyed_cell for keyed_cell in (cell, changed)
         }
 
 
@@ -272,17 +271,17 @@ def launch(seconds: float, stolen: bool = False, **changes: Any) -> Record:
 
 
 records = st.builds(
-    lambda seconds, stolen, crashed, minutes, **of: (
+    lambda seconds, stolen, crashed, minutes, **fields: (
         make.hole(
             Status.CRASHED,
             "signal 11",
             minutes=minutes,
-            run=of["run"],
-            launch=of["launch"],
-            threads=of["threads"],
+            run=fields["run"],
+            launch=fields["launch"],
+            threads=fields["threads"],
         )
         if crashed
-        else launch(seconds, stolen, minutes=minutes, **of)
+        else launch(seconds, stolen, minutes=minutes, **fields)
     ),
     seconds=st.integers(1, 40).map(
         lambda n: n / 8
@@ -304,16 +303,16 @@ several = st.lists(
 
 @examples(20)
 @given(several)
-def test_nights_are_those_of_the_last_attempts(kept: list[Record]) -> None:
+def test_nights_are_those_of_the_last_attempts(records: list[Record]) -> None:
     with empty_store() as store:
         store.add_machine(make.MACHINE, {"unreadable": True})
-        store.append_runs([(make.run(), [record for record in kept if record.run == "run-1"])])
-        for record in kept:
+        store.append_runs([(make.run(), [record for record in records if record.run == "run-1"])])
+        for record in records:
             if record.run != "run-1":
                 store.append(record)
         cells, nights = store.cells(), store.nights()
     expected = defaultdict(list)
-    for record in last_attempts(kept):
+    for record in last_attempts(records):
         if record.outcome.status is Status.OK and (
             not record.stage or record.launch < HISTORY_PAIRS
         ):
@@ -356,11 +355,11 @@ def test_disturbed_launches_count_for_no_time_of_a_night_but_for_its_memory(
 
 def test_a_small_variance_is_not_lost_in_the_squares() -> None:
     with empty_store() as store:
-        kept = [launch(round(1e-6 * (1 + 1e-3 * n), 9), launch=n) for n in range(10)]
-        for each in kept:
-            store.append(each)
+        records = [launch(round(1e-6 * (1 + 1e-3 * n), 9), launch=n) for n in range(10)]
+        for record in records:
+            store.append(record)
         (night,) = store.nights().itertuples()
-    logs = [math.log(statistics.median(each.outcome.step_seconds())) for each in kept]
+    logs = [math.log(statistics.median(record.outcome.step_seconds())) for record in records]
     assert night.log_variance == pytest.approx(statistics.variance(logs), rel=1e-6)
 
 
