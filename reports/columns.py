@@ -137,11 +137,12 @@ def table(
     key: str = "",
     section: Callable[[Row], str] | None = None,
     notes: Iterable[str] = (),
-    **layout: Any,
+    words: bool = False,
+    keys: int = 1,
 ) -> Table:
     """Return a table of these rows, with a heading where ``section`` changes.
 
-    ``key`` names its list in a report's JSON.
+    ``key`` names its list in a report's JSON. ``words`` and ``keys`` are those of `layout.Table`.
     """
     rows = tuple(rows)
     visible = [column for column in columns if column.heading is not None]
@@ -161,10 +162,11 @@ def table(
         head,
         tuple(lines),
         tuple(notes),
+        words=words,
+        keys=keys,
         key=key,
         columns=tuple(columns),
         objects=rows,
-        **layout,
     )
 
 

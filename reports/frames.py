@@ -70,7 +70,7 @@ def launches(
       spaces between), ``parity`` (agrees, disagrees or unchecked), ``loss_error`` and
       ``update_error`` (relative); ``wanting_threads`` (threads running or waiting for a CPU, on
       average), ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second), ``contended``;
-    - the other axes of a cell, ``stage`` (of a comparison), ``block`` (index of the launch, from
+    - the other axes of a cell, ``stage`` (of a comparison), ``launch`` (its index, from
       0), ``group`` (that of the launches which took turns with it; empty: none did), ``rounds`` (in
       which they did), ``attempt``;
     - ``machine`` (fingerprint), ``machine_name``, ``run``, ``suite``, ``environment``,
@@ -241,7 +241,7 @@ LAUNCHES = (
     "contended",
     *_OTHER_AXES,
     "stage",
-    "block",
+    "launch",
     "group",
     "rounds",
     "attempt",
@@ -327,7 +327,7 @@ def _launch(record: Record, host: Host | None) -> dict[str, Any]:
     row |= {
         "variables": variables_in_a_field(record.variables),
         "machine_name": machine_name,
-        "block": record.launch,
+        "launch": record.launch,
         "rounds": rounds,
         "status": outcome.status.value,
         "seconds": outcome.median_seconds(),

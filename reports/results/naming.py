@@ -96,9 +96,7 @@ def place_heading(cell: Cell) -> str:
 
     For example "2", "cuda:0", or of two workers "2 x2".
     """
-    if not cell.on_cpu:
-        cell = cell._replace(threads=-1)
-    return head_of(cell)
+    return head_of(cell) if cell.on_cpu else short_extra(cell.device, cell)
 
 
 def short_extra(name: str, cell: Cell) -> str:

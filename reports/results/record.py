@@ -200,7 +200,7 @@ class Record(Kept):
     run: str
     suite: str
     launch: int
-    """Index of the randomised block, from 0."""
+    """Index of the launches of its cell, from 0. Those of all cells with one index are a block."""
     cell: Cell
     outcome: Annotated[Outcome, BeforeValidator(_without_former_keys)]
     machine: str

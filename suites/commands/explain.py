@@ -208,7 +208,7 @@ def _suite_of_cell(given: ExplainOptions, chosen: SuiteOverrides, row: str, netw
         known_networks = named.known
         for key in ("network", "grid", "batch_sizes", "cpu_batch_sizes", "settings"):
             fields[key] = getattr(named, key)
-    meant = networks.chosen([network], (), known_networks)
+    meant = networks.select([network], (), known_networks)
     if len(meant) > 1:
         raise UsageError(
             f"One cell can be explained at a time; {network} fits {len(meant)} networks. {_FORM}."

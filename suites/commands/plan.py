@@ -88,7 +88,7 @@ def plan_command(given: PlanOptions) -> None:
 
 def _print_as_json(plan: Plan) -> None:
     order = [
-        {"cell": plan.cells.index(launch.cell), "block": launch.block} for launch in plan.order()
+        {"cell": plan.cells.index(launch.cell), "launch": launch.index} for launch in plan.order()
     ]
     print_json(
         {

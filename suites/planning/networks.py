@@ -211,7 +211,7 @@ def _word(value: object) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", str(value))
 
 
-def chosen(words: Iterable[str], suites: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
+def select(words: Iterable[str], suites: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
     """Return the networks that these words name.
 
     A pattern such as ``rnn-*`` names those of the suite that it fits. If it fits none of them, it

@@ -52,10 +52,11 @@ counter's ticks."""
 
 @dataclass(frozen=True)
 class PlannedLaunch:
-    """One launch to come: a cell, its block and, in a comparison or a search, its side."""
+    """One launch to come: a cell, its index and, in a comparison or a search, its side."""
 
     cell: Cell
-    block: int
+    index: int
+    """Of the launches of its cell, from 0. Those of all cells with one index are a block."""
     side: str = ""
     in_turns: bool = False
     """Whether it takes turns with the others of its group."""
@@ -210,7 +211,7 @@ def binds(cell: Cell) -> bool:
 
 def any_threads(cell: Cell) -> Cell:
     """Return the part shared by cells that differ only in their thread count."""
-    return cell._replace(threads=-1)  # 0 is the count of those for which none is set
+    return cell._replace(threads=BLANK.threads)
 
 
 def any_batch_size(cell: Cell) -> Cell:
@@ -272,7 +273,9 @@ def expand(suite: Suite, choices: SuiteOverrides, capacity: Capacity, seed: int)
 
     Raises UsageError for words that mean nothing.
     """
-    chosen_networks = {name: suite.known[name] for name in suite.chosen(choices["networks"])}
+    chosen_networks = {
+        name: suite.known[name] for name in suite.select_networks(choices["networks"])
+    }
     device_words: Sequence[str] = suite.devices
     if choices["devices"]:
         device_words = values.words(choices["devices"])

@@ -130,9 +130,9 @@ class Suite(_PlainAxes):
         own = tuple(networks.read(self.network, self.grid, self.name))
         if not self.networks:
             return own
-        return networks.chosen(self.networks, own, self.known)
+        return networks.select(self.networks, own, self.known)
 
-    def chosen(self, words: str) -> tuple[str, ...]:
+    def select_networks(self, words: str) -> tuple[str, ...]:
         """Return the networks that a command's words name; without words, all of the suite.
 
         Raises UsageError with the suites that have such a network, or with the nearest name.
@@ -141,7 +141,7 @@ class Suite(_PlainAxes):
             return self.its_networks
         names = words_of(words, self.known)
         try:
-            return networks.chosen(names, self.its_networks, self.known)
+            return networks.select(names, self.its_networks, self.known)
         except UsageError:
             for name in names:
                 suites = [suite for suite in shipped().values() if name in suite.known]
@@ -179,8 +179,8 @@ def _check_words(suite: Suite, where: str) -> None:
         ("protocol.launches", check_launches),
         ("protocol.interval", partial(_check_interval, suite.protocol)),
         ("networks", partial(_check_networks, suite)),
-        ("batch_sizes", lambda: networks.chosen(suite.batch_sizes, (), suite.known)),
-        ("cpu_batch_sizes", lambda: networks.chosen(suite.cpu_batch_sizes, (), suite.known)),
+        ("batch_sizes", lambda: networks.select(suite.batch_sizes, (), suite.known)),
+        ("cpu_batch_sizes", lambda: networks.select(suite.cpu_batch_sizes, (), suite.known)),
         ("protocol.curve_steps", partial(_check_training, suite)),
         ("frameworks", partial(values.rows, list(suite.frameworks), [])),
         ("instead", partial(values.rows, list(suite.instead), [])),

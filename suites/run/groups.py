@@ -141,11 +141,11 @@ class Grouping:
             part_of, line_across = _column, _row
         parts = list(grouped(launches, part_of).values())
         # Beyond its fewest launches a contest is about columns alone.
-        if self.plan.decides and launches[0].block >= self.plan.launches:
+        if self.plan.decides and launches[0].index >= self.plan.launches:
             return parts
         if len(parts) == 1 or min(map(len, parts)) < FEWEST_MEMBERS:
             return [list(launches)]
-        if launches[0].block == 0:
+        if launches[0].index == 0:
             return parts
         return self._link(parts, line_across)
 
@@ -161,7 +161,7 @@ class Grouping:
         launches = list(chain.from_iterable(parts))
         first = launches[0]
         lines = [line for line in grouped(launches, line_across).values() if len(line) > 1]
-        chance = random.Random(f"links:{self.plan.seed}:{first.block}:{work_of(first.cell)!r}")
+        chance = random.Random(f"links:{self.plan.seed}:{first.index}:{work_of(first.cell)!r}")
         moved = chance.choice(lines or [[first]])
         following = dict(zip(moved, [*moved[1:], moved[0]], strict=True))
         linked = []

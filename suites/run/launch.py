@@ -161,7 +161,7 @@ class LaunchRunner:
         return Record(
             run=self.run.id,
             suite=self.run.suite,
-            launch=planned.block,
+            launch=planned.index,
             cell=cell,
             outcome=private_anywhere(outcome._replace(software=software)),
             machine=self.run.machine,
@@ -494,7 +494,7 @@ def _members(
     first = launches[0]
     plan = runners[first.side].plan
     machine = runners[first.side].machine
-    seed = f"{plan.seed}:{first.block}:{attempt}:{first.cell!r}"
+    seed = f"{plan.seed}:{first.index}:{attempt}:{first.cell!r}"
     cells = []
     frameworks = set()
     work = set()

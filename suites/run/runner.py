@@ -277,7 +277,7 @@ class Runner:
         complete = True
         for group in wanted:
             launches = tuple(
-                launch for launch in group if self.schedule.wants(launch.cell, launch.block)
+                launch for launch in group if self.schedule.wants(launch.cell, launch.index)
             )
             if not launches:
                 continue
@@ -301,7 +301,7 @@ class Runner:
         if self.budget.seconds is None or self._launched == 0:
             return True
         expected = self.schedule.seconds_of(launches)
-        reserved = self.schedule.reserved(launches[0].cell, launches[0].block)
+        reserved = self.schedule.reserved(launches[0].cell, launches[0].index)
         return self.budget.has(expected + min(reserved, self.budget.seconds / 2))
 
     def _launch(self, launches: Group) -> None:

@@ -356,7 +356,10 @@ class Schedule:
         """Number of records that repeat a disturbed launch."""
         self._durations = LaunchDurations(plan)
         self._records: defaultdict[Cell, list[Record]] = defaultdict(list)
-        """Records by cell, by `plan.any_threads` a cell, and by `plan.any_batch_size` a cell."""
+        self._records_of_any_threads: defaultdict[Cell, list[Record]] = defaultdict(list)
+        """Records by `plan.any_threads` of their cells."""
+        self._records_of_any_batch_size: defaultdict[Cell, list[Record]] = defaultdict(list)
+        """Records by `plan.any_batch_size` of their cells."""
         self.stats: dict[Cell, tuple[LaunchStats, ...]] = {}
         """Statistics of the launches of each cell that gave a number."""
         self.spread = UNKNOWN_SPREAD
@@ -374,8 +377,9 @@ class Schedule:
         self._update(record.cell)
 
     def _take(self, record: Record) -> None:
-        for key in (record.cell, any_threads(record.cell), any_batch_size(record.cell)):
-            self._records[key].append(record)
+        self._records[record.cell].append(record)
+        self._records_of_any_threads[any_threads(record.cell)].append(record)
+        self._records_of_any_batch_size[any_batch_size(record.cell)].append(record)
         self.count += 1
         self.repeated += record.attempt > 0
         if record.outcome.status is not Status.SKIPPED:
@@ -527,12 +531,13 @@ class Schedule:
     def skip_reason(self, cell: Cell) -> str:
         """Return why a cell is not worth starting, judged by similar cells, or an empty string."""
         out_of_memory = []
-        for record in self._records[any_batch_size(cell)]:
+        for record in self._records_of_any_batch_size[any_batch_size(cell)]:
             if record.outcome.status is Status.OUT_OF_MEMORY and cell.batch_size is not None:
                 out_of_memory.append(record.cell.known_batch_size)
         if out_of_memory and not self.stats[cell] and min(out_of_memory) < cell.known_batch_size:
             return f"mini-batch {min(out_of_memory)} ran out of memory already"
-        given = (record for record in self._records[any_threads(cell)] if record.cell.threads)
+        of_any_threads = self._records_of_any_threads[any_threads(cell)]
+        given = [record for record in of_any_threads if record.cell.threads]
         first = min(given, key=lambda record: record.cell.threads, default=None)
         if first is None or first.cell.threads >= cell.threads:
             return ""
@@ -727,7 +732,7 @@ class PairSchedule(Schedule):
             random.Random(f"{self.plan.seed}:{index}:{cell!r}").shuffle(sides)
             in_turns = cell in self._in_turns
             pairs.append(tuple(PlannedLaunch(cell, index, side, in_turns) for side in sides))
-        indices = [pair[0].block for pair in pairs]
+        indices = [pair[0].index for pair in pairs]
         random.Random(f"{self.plan.seed}:{indices}").shuffle(pairs)
         return pairs
 

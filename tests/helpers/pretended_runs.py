@@ -35,7 +35,7 @@ step_seconds = 0.5
 compile = "over the mode's own"
 """
 PLAN = plan_of(parse(TEXT, "pretended.toml"), Capacity(2, 4), seed=5)
-ORDER = [(planned.cell, planned.block) for planned in PLAN.order()]
+ORDER = [(planned.cell, planned.index) for planned in PLAN.order()]
 
 
 class Pretender:

@@ -71,7 +71,7 @@ def test_each_block_launches_each_cell_once_in_an_order_that_the_seed_makes_agai
     assert len(order) == plan.launches * len(plan.cells)
     for block in range(plan.launches):
         part = order[block * len(plan.cells) : (block + 1) * len(plan.cells)]
-        assert {planned.block for planned in part} == {block}
+        assert {planned.index for planned in part} == {block}
         assert sorted(planned.cell for planned in part) == sorted(plan.cells)
     assert list(plan_of(choices, seed).order()) == order
 

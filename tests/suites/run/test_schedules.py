@@ -325,12 +325,12 @@ def contest_in_turns(seconds_of, seed=1):
 def test_a_contest_in_turns_goes_on_with_those_that_may_be_the_fastest_alone():
     rivals = {"null": 1.0, "eager": 1.01, "onednn": 1.15}
     schedule, groups = contest_in_turns(lambda cell: rivals.get(cell.mode, 2.0))
-    modes_later = {planned.cell.mode for group in groups for planned in group if planned.block >= 2}
+    modes_later = {planned.cell.mode for group in groups for planned in group if planned.index >= 2}
     # A row that is 15 % slower is out after two launches, though the machine's speed differs by 30
     # % between groups.
     assert modes_later == {"null", "eager"}
     assert {leader.outcome for leader in schedule.leaders(12, 0.95).rows} <= {CLEAR, TIE}
-    later = [group for group in groups if group[0].block >= 2]
+    later = [group for group in groups if group[0].index >= 2]
     assert all(
         len({(launch.cell.network, launch.cell.threads) for launch in group}) == 1
         for group in later
@@ -350,7 +350,7 @@ def test_a_contest_in_turns_decides_first_what_takes_few_launches():
     ):
         place = early.first.cell.network, early.first.cell.threads
         need[place] = reported.outcome in (CLEAR, TIE), early.launches
-    first_members = [group[0] for group in groups if group[0].block == 2]
+    first_members = [group[0] for group in groups if group[0].index == 2]
     in_order = [need[first.cell.network, first.cell.threads] for first in first_members]
     assert in_order == sorted(in_order)
     assert len(set(in_order)) > 1
