@@ -8,7 +8,8 @@ slower?
 Each cell of a gate is a comparison that shares no launch with another. Rounds are whole `dlbench
 gate` commands and take turns: identical code; identical code beside neighbours (bursts of computing
 or of copying memory by processes of this script); and two builds of one source: two copies of a
-framework's environment in folders whose names differ in length. Networks are small, so that a
+framework's environment in folders whose names differ in length. With `--kinds busy,crowded` the
+neighbours do not rest: one computes or copies all the time, or as many as there are CPUs. Networks are small, so that a
 launch takes about a second. Interrupted (Ctrl-C, kill), the same command resumes the round: a cell
 that looks slower takes longer, so leaving unfinished ones out would hide alarms. --csv adds the
 comparisons of the store to a file, one line each, and prints the table of that file.
@@ -23,11 +24,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
+import psutil
 import typer
 from corpus import Rate
 from rich.console import Console
@@ -47,7 +49,9 @@ from dlbench.suites.planning.framework import find
 from dlbench.suites.run.schedules import gate_rule
 
 KINDS = ("identical", "neighbours", "builds")
-"""What rounds are about, in turn."""
+"""The kinds of rounds, in turn; `busy` and `crowded` on request."""
+NEIGHBOURS = {"neighbours": (1, 4.0), "busy": (1, 0.0), "crowded": (psutil.cpu_count() or 1, 0.0)}
+"""The processes beside a round of this kind, and the seconds that they rest after two of work."""
 FINISHED = (0, 1, 5, 6)
 """Exit codes of a gate that reached a verdict."""
 SUITE = """name = "nulls-{kind}"
@@ -80,7 +84,7 @@ while os.getppid() == parent:  # else this script was killed, and its neighbour 
     end = time.monotonic() + 2
     while time.monotonic() < end:
         memory.copy() if memory is not None else sum(range(100_000))
-    time.sleep(4)
+    time.sleep(float(sys.argv[2]))
 """
 
 
@@ -207,14 +211,17 @@ def table_of(nulls: list[Null]) -> Table:
 
 
 @contextlib.contextmanager
-def neighbour(kind: str) -> Iterator[None]:
-    """Run a process that computes or copies memory in bursts, meanwhile."""
-    process = subprocess.Popen([sys.executable, "-c", BURST, kind])
+def neighbours(kind: str, work: str) -> Iterator[None]:
+    """Run the processes of a kind of round meanwhile, which compute or copy memory."""
+    count, rest = NEIGHBOURS.get(kind, (0, 0.0))
+    command = [sys.executable, "-c", BURST, work, str(rest)]
+    processes = [subprocess.Popen(command) for _ in range(count)]
     try:
         yield
     finally:
-        process.kill()
-        process.wait()
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def copies(framework: str, folder: Path) -> tuple[Path, Path]:
@@ -285,21 +292,25 @@ def runs_of(store: Path) -> list[Run]:
         return [run for run in opened.runs() if run.suite.startswith("nulls-")]
 
 
-def measure(store: Path, seconds: float, order: str, frameworks: list[str], widths: int) -> None:
+def measure(
+    store: Path,
+    seconds: float,
+    order: str,
+    frameworks: list[str],
+    widths: int,
+    kinds: Sequence[str],
+) -> None:
     """Carry out rounds until the time is up; the last one is finished."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         runs = runs_of(store)
         resume = bool(runs) and runs[-1].finished is None
         number = len(runs) - resume
-        kind = KINDS[number % len(KINDS)]
+        kind = kinds[number % len(kinds)]
         if resume:
             kind, _, order = runs[-1].suite.removeprefix("nulls-").partition("-")
-        beside: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
-        if kind == "neighbours":
-            uses_memory = number // len(KINDS) % 2 == 1
-            beside = neighbour("memory" if uses_memory else "cpu")
-        with beside:
+        uses_memory = number // len(kinds) % 2 == 1
+        with neighbours(kind, "memory" if uses_memory else "cpu"):
             gate(store, kind, order, frameworks, widths, resume)
         print(
             f"round {number + 1}, {kind}: done, {max(0, end - time.monotonic()) / 60:.0f} min left",
@@ -324,6 +335,7 @@ def main(
         str, typer.Option(help="The gate's --order, as in turns; a kind of its own.")
     ] = "",
     widths: Annotated[int, typer.Option(help="Networks of each, so many cells in a round.")] = 8,
+    kinds: Annotated[str, typer.Option(help="Kinds of rounds, in turn.")] = ",".join(KINDS),
 ) -> None:
     """Measure comparisons of identical code, and print the table of all so far."""
     if store is None and file is None:
@@ -335,7 +347,14 @@ def main(
     if store is not None:
         try:
             if duration:
-                measure(store, values.duration(duration), order, frameworks.split(","), widths)
+                measure(
+                    store,
+                    values.duration(duration),
+                    order,
+                    frameworks.split(","),
+                    widths,
+                    kinds.split(","),
+                )
         except UsageError as error:
             print(error, file=sys.stderr)
             raise typer.Exit(2) from None
