@@ -19,7 +19,7 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.results.cells import TOO_SHORT
 from dlbench.reports.results.differences import SideDifference, host_differences, side_differences
-from dlbench.reports.results.disturbance import left_out
+from dlbench.reports.results.disturbance import clocks_open, left_out
 from dlbench.reports.results.flag_kinds import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag
 from dlbench.reports.results.flags import cell_flags, record_flags
 from dlbench.reports.results.hosts import UNKNOWN_MACHINE, Host
@@ -561,9 +561,14 @@ def pairs_of(
 def _counting(
     pairs: Sequence[tuple[Record, Record]], host: Host | None
 ) -> list[tuple[Record, Record]]:
-    """Return the pairs that took turns on the CPU, and of the others the undisturbed ones."""
+    """Return the pairs that took turns on the CPU, and of the others the undisturbed ones.
+
+    A pair does not count where other programs hide what a launch did between its samples.
+    """
     counting = []
     for first, second in pairs:
+        if clocks_open(first) or clocks_open(second):
+            continue
         disturbed = left_out(first, host) or left_out(second, host)
         if not disturbed or _took_turns_on_cpu(first, second):
             counting.append((first, second))
@@ -695,16 +700,17 @@ def side_of(
     if not records:
         return SideOfCell(Status.SKIPPED, "not measured")
     launches = last_attempts(records)
-    leaves_out = is_of_clock(quantity) and not by_turns
     numbers = []
     contended = 0
     flags_of_launches = []
     for record in launches:
         if record.outcome.was_timed():
             flags_of_launches.append(record_flags(record, host))
-        if leaves_out and left_out(record, host):
-            contended += 1
-            continue
+        if is_of_clock(quantity):
+            is_left_out = clocks_open(record) if by_turns else left_out(record, host)
+            if is_left_out:
+                contended += 1
+                continue
         value = _value(record, quantity)
         if value is not None:
             numbers.append(value)

@@ -18,6 +18,7 @@ from statistics import median
 from typing import NamedTuple
 
 from dlbench.adapters.protocol import Contention, Status, ThreadEvidence, growth_costs
+from dlbench.reports.results.clocks import clocks_decide_nothing, cpus_of_others
 from dlbench.reports.results.gpu_evidence import REASONS, SLOWING, observe_launch
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.naming import counted
@@ -98,6 +99,11 @@ def waiting_share(turn: TurnObservation) -> float:
 def disturbed(record: Record, host: Host | None) -> bool:
     """Tell whether other programs disturbed this launch."""
     return bool(disturbances(record, host))
+
+
+def clocks_open(record: Record) -> bool:
+    """Tell whether other programs hide what a launch did between its samples."""
+    return record.cell.on_cpu and clocks_decide_nothing(record.cell, record.outcome)
 
 
 def left_out(record: Record, host: Host | None) -> bool:
@@ -205,6 +211,9 @@ def _evidence(record: Record, capacity: float | None) -> _Evidence | None:
 def _causes(record: Record, host: Host | None) -> list[str]:
     """Return in words how others disturbed a launch on the CPU; empty where they did not."""
     outside = record.outcome.outside
+    if outside is not None and clocks_open(record):
+        cpus = cpus_of_others(outside)
+        return [f"other programs used {cpus:.1f} CPUs, and hide what it did between its samples"]
     capacity = capacity_of(record, host)
     evidence = _evidence(record, capacity)
     if evidence is None:

@@ -19,6 +19,13 @@ from dlbench.adapters.launch.parity import Observation
 from dlbench.adapters.networks import Network, from_data
 from dlbench.adapters.protocol import ASYNC, FED, LOADER, Answer, Cell, Parity, ParitySample, Status
 from dlbench.hardware_probe import Ceilings, Machine
+from dlbench.reports.results.clocks import (
+    BUSY_CPUS,
+    clocks_decide_nothing,
+    clocks_differ,
+    cpus_of_others,
+    seconds_of_samples,
+)
 from dlbench.reports.results.gpu_evidence import observe_launch
 from dlbench.reports.results.losses import Numbers, first_numbers, relative_error
 from dlbench.reports.results.naming import counted
@@ -327,11 +334,6 @@ def judged(
     return launched.outcome(LaunchVerdict(status, one_line(reason), agreement))
 
 
-# The host's clock may show this much more than the samples, and as much as guest and host waited
-# for a CPU, up to a second: the time between samples, and the host's own waking up.
-_CLOCK_SHARE, _CLOCK_SECONDS, _WAITING_SECONDS = 0.15, 0.25, 1.0
-# Other programs that use as many CPUs as this are named where the clocks differ.
-_BUSY_CPUS = 0.5
 # CPU time is counted in ticks of 0.01 s for each process. A few of them prove nothing.
 _TICK_SECONDS = 0.03
 # The CPU time that a guest reports may differ this much from the host's observation.
@@ -374,7 +376,7 @@ def implausible(
     assert answer is not None
     assert outside is not None
     reasons = [
-        *_clock_differs(answer, outside),
+        *_clock_differs(cell, launched.outcome()),
         *_quota_exceeded(cell, outside),
         *_ran_while_stopped(outside),
     ]
@@ -394,33 +396,16 @@ def implausible(
     return "; ".join(reasons)
 
 
-def _clock_differs(answer: Answer, outside: HostObservation) -> Iterator[str]:
-    seen = outside.timed_seconds
-    claimed_ns = sum(answer.samples_ns)
-    # Samples that were found to be warm-up were timed, too.
-    dropped = answer.observed_steps() // answer.steps_per_sample - len(answer.samples_ns)
-    if dropped > 0:
-        claimed_ns += sum(answer.warmup_ns[-dropped:]) * answer.steps_per_sample
-    claimed = claimed_ns * 1e-9
-    waiting = min(outside.timed_waiting_seconds, _WAITING_SECONDS)
-    between = _CLOCK_SHARE * seen + _CLOCK_SECONDS + waiting
-    if not seen - between <= claimed <= seen * 1.02 + 0.01:
-        reason = f"its samples add up to {_text(claimed)}, and the host's clock saw {_text(seen)}"
-        others = _cpus_of_others(outside)
-        if others >= _BUSY_CPUS:
+def _clock_differs(cell: Cell, outcome: Outcome) -> Iterator[str]:
+    assert outcome.outside is not None
+    if clocks_differ(outcome) and not clocks_decide_nothing(cell, outcome):
+        claimed = _text(seconds_of_samples(outcome))
+        seen = _text(outcome.outside.timed_seconds)
+        reason = f"its samples add up to {claimed}, and the host's clock saw {seen}"
+        others = cpus_of_others(outcome.outside)
+        if others >= BUSY_CPUS:
             reason += f", in which other programs used {others:.1f} CPUs and may be the cause"
         yield reason
-
-
-def _cpus_of_others(outside: HostObservation) -> float:
-    """Return how many CPUs other programs used in a launch's turns, 0 where that is not known."""
-    seconds = sum(turn.seconds for turn in outside.turns)
-    if not seconds:
-        return 0.0
-    others = 0.0
-    for turn in outside.turns:
-        others += (turn.busy_seconds or 0.0) - turn.cpu_seconds
-    return max(0.0, others) / seconds
 
 
 def _quota_exceeded(cell: Cell, outside: HostObservation) -> Iterator[str]:

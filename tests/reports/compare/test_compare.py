@@ -150,17 +150,21 @@ def test_a_cell_that_lost_half_of_its_pairs_is_contended_and_never_a_regression(
     assert only(compared(records[:-2], purpose)).judgement.verdict is not Verdict.CONTENDED
 
 
-def in_turns(side: str, number: int, seconds: float) -> Record:
-    """Return a launch that took turns while other programs had four fifths of its CPU."""
-    busy = TurnObservation(5 * seconds, seconds, 4 * seconds, busy_seconds=9 * seconds)
+def in_turns(side: str, number: int, seconds: float, between: float = 0.0) -> Record:
+    """Return a launch that took turns while other programs had four fifths of its CPU.
+
+    Between its samples the host's clock shows so many seconds more for each.
+    """
+    turn = seconds + between
+    busy = TurnObservation(turn, 0.2 * turn, 0.8 * turn, busy_seconds=1.8 * turn)
     outcome = make.outcome(
         [seconds] * 6,
         turns=[1] * 6,
-        outside=HostObservation(30 * seconds, 6 * seconds, turns=[busy] * 6),
+        outside=HostObservation(6 * turn, 1.2 * turn, turns=[busy] * 6),
     )
     evidence = {
-        "threads": make.threads(1, 30 * seconds, 0.2),
-        "contention": make.contention(run_queue_seconds=24 * seconds, others_cpu_seconds=30.0),
+        "threads": make.threads(1, 6 * turn, 0.2),
+        "contention": make.contention(run_queue_seconds=4.8 * turn, others_cpu_seconds=30.0),
     }
     record = launch(side, number, seconds, result=outcome._replace(**evidence))
     return replace(record, group=f"group {number}")
@@ -179,6 +183,17 @@ def test_disturbed_pairs_count_where_the_sides_took_turns(purpose: str) -> None:
     assert (cell.baseline.launches, cell.baseline.contended) == (ENOUGH, 0)
     (note,) = [note for note in comparison.notes if note.startswith("Other programs")]
     assert f"disturbed {ENOUGH} of {ENOUGH} pairs" in note
+
+
+@pytest.mark.parametrize("purpose", ["compare", "gate"])
+def test_a_pair_does_not_count_where_others_hide_what_a_launch_did(purpose: str) -> None:
+    records = pairs(times(ENOUGH, 1.0))
+    for number in range(ENOUGH, ENOUGH + 4):
+        records.append(in_turns(BASELINE, number, 0.5))
+        records.append(in_turns(CANDIDATE, number, 0.5, between=1.0))
+    cell = only(compared(records, purpose))
+    assert len(cell.pairs[0]) == ENOUGH
+    assert "hide what it did between its samples" in disturbances(records[-1], HOST)
 
 
 def test_a_pair_that_was_interrupted_between_its_launches_is_no_pair() -> None:

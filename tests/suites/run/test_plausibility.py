@@ -10,6 +10,7 @@ from processes import null_cell
 
 from dlbench.adapters.protocol import Answer, Contention, Status, ThreadEvidence
 from dlbench.hardware_probe import probe
+from dlbench.reports.results.clocks import clocks_decide_nothing
 from dlbench.reports.results.outcome import HostObservation, LaunchVerdict, TurnObservation
 from dlbench.suites.run.judge import Limits, implausible, limits_of
 from dlbench.suites.run.launcher import Launched
@@ -177,11 +178,40 @@ def test_a_clock_that_lies_is_seen(reported):
 
 
 def test_other_programs_are_named_where_the_clocks_differ():
-    busy = TurnObservation(10.0, 3.0, 7.0, busy_seconds=18.0)
+    busy = TurnObservation(10.0, 10.0, 0.0, busy_seconds=25.0)
     why = reason(claim(reported=0.5, turns=[busy] * 2))
     assert "other programs used 1.5 CPUs and may be the cause" in why
     quiet = TurnObservation(10.0, 10.0, 0.0, busy_seconds=10.0)
     assert "other programs" not in reason(claim(reported=0.5, turns=[quiet] * 2))
+
+
+BUSY_TURN = TurnObservation(10.0, 3.0, 7.0, busy_seconds=18.0)
+
+
+@pytest.mark.parametrize(
+    ("cpu_seconds", "turn", "reported", "believed"),
+    [
+        # Others ran between its samples, and it computed nothing there.
+        (9.0, BUSY_TURN, 0.5, True),
+        # It computed between its samples.
+        (11.0, BUSY_TURN, 0.5, False),
+        # No other program ran.
+        (9.0, TurnObservation(10.0, 3.0, 7.0, busy_seconds=3.0), 0.5, False),
+        # Samples that are longer than the host's clock are invented whatever else runs.
+        (9.0, BUSY_TURN, 1.1, False),
+    ],
+)
+def test_on_a_busy_machine_the_clocks_may_decide_nothing(cpu_seconds, turn, reported, believed):
+    evidence = claim(
+        reported=reported,
+        timed_cpu_seconds=cpu_seconds,
+        reported_cpu=cpu_seconds,
+        steps_cpu_seconds=cpu_seconds / STEPS,
+        turns=[turn] * 2,
+    )
+    assert (reason(evidence) == "") is believed
+    cell, _, launched, *_ = evidence
+    assert clocks_decide_nothing(cell, launched.outcome()) is believed
 
 
 def test_warm_up_found_later_counts_as_time():

@@ -1,0 +1,69 @@
+"""The two clocks of a launch: its samples, and the host's clock around them.
+
+Where the samples add up to less, work may be hidden between them, and the launch is implausible.
+On a busy machine an honest launch looks so too, since other programs run between its samples. Then
+the clocks decide nothing: such a launch is left out, and not accused.
+"""
+
+from dlbench.adapters.protocol import Cell
+from dlbench.reports.results.outcome import HostObservation, Outcome
+
+# The host's clock may show this much more than the samples, and as much as guest and host waited
+# for a CPU, up to a second: the time between samples, and the host's own waking up.
+_CLOCK_SHARE, _CLOCK_SECONDS, _WAITING_SECONDS = 0.15, 0.25, 1.0
+# The samples may show this much more than the host's clock.
+_MORE_SHARE, _MORE_SECONDS = 0.02, 0.01
+BUSY_CPUS = 0.5
+"""CPUs that other programs use at least where they may be the cause."""
+_TICK_SECONDS = 0.03
+
+
+def seconds_of_samples(outcome: Outcome) -> float:
+    """Return the sum of a launch's samples, with those that were found to be warm-up."""
+    nanoseconds = sum(outcome.samples_ns)
+    dropped = outcome.observed_steps() // outcome.steps_per_sample - len(outcome.samples_ns)
+    if dropped > 0:
+        nanoseconds += sum(outcome.warmup_ns[-dropped:]) * outcome.steps_per_sample
+    return nanoseconds * 1e-9
+
+
+def clocks_differ(outcome: Outcome) -> bool:
+    """Tell whether the samples add up to something else than the host's clock shows."""
+    outside = outcome.outside
+    if outside is None:
+        return False
+    claimed = seconds_of_samples(outcome)
+    seen = outside.timed_seconds
+    waiting = min(outside.timed_waiting_seconds, _WAITING_SECONDS)
+    least = seen * (1 - _CLOCK_SHARE) - _CLOCK_SECONDS - waiting
+    most = seen * (1 + _MORE_SHARE) + _MORE_SECONDS
+    return not least <= claimed <= most
+
+
+def cpus_of_others(outside: HostObservation) -> float:
+    """Return how many CPUs other programs used in a launch's turns, 0 where that is not known."""
+    seconds = sum(turn.seconds for turn in outside.turns)
+    if not seconds:
+        return 0.0
+    others = 0.0
+    for turn in outside.turns:
+        others += (turn.busy_seconds or 0.0) - turn.cpu_seconds
+    return max(0.0, others) / seconds
+
+
+def clocks_decide_nothing(cell: Cell, outcome: Outcome) -> bool:
+    """Tell whether the clocks differ, and other programs may be the cause.
+
+    They used CPUs in the launch's turns, and the launch itself used no more CPU time than its
+    threads have in its samples: nothing was computed between them.
+    """
+    outside = outcome.outside
+    if outside is None or not clocks_differ(outcome):
+        return False
+    claimed = seconds_of_samples(outcome)
+    own_most = claimed * cell.all_threads + _TICK_SECONDS
+    return (
+        claimed < outside.timed_seconds
+        and cpus_of_others(outside) >= BUSY_CPUS
+        and outside.timed_cpu_seconds <= own_most
+    )
