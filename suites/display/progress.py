@@ -28,6 +28,7 @@ from .screen import StatusLine
 # eight times a run. Once each cell has a launch, the shorter time is enough.
 _MATRIX_SECONDS = 60.0
 _FIRST_MATRIX_SECONDS = 10.0
+_NEAR_END_SECONDS = 30.0
 _WIDE_SHOWN = 5
 
 
@@ -170,7 +171,7 @@ class ProgressDisplay(StatusLine):
         if self._schedule and self._is_first_matrix(self._schedule.plan, index):
             pause = _FIRST_MATRIX_SECONDS
         # The end of the run prints the matrix too.
-        is_near_end = index == total or seconds_left_overall < _FIRST_MATRIX_SECONDS
+        is_near_end = index == total or seconds_left_overall < _NEAR_END_SECONDS
         if not is_near_end and time.monotonic() - self._matrix_at > pause:
             self.show_matrix()
 

@@ -9,10 +9,11 @@ Each cell of a gate is a comparison that shares no launch with another. Rounds a
 gate` commands and take turns: identical code; identical code beside neighbours (bursts of computing
 or of copying memory by processes of this script); and two builds of one source: two copies of a
 framework's environment in folders whose names differ in length. With `--kinds busy,crowded` the
-neighbours do not rest: one computes or copies all the time, or as many as there are CPUs. Networks are small, so that a
-launch takes about a second. Interrupted (Ctrl-C, kill), the same command resumes the round: a cell
-that looks slower takes longer, so leaving unfinished ones out would hide alarms. --csv adds the
-comparisons of the store to a file, one line each, and prints the table of that file.
+neighbours do not rest: one computes or copies all the time, or as many as there are CPUs. Networks
+are small, so that a launch takes about a second. Interrupted (Ctrl-C, kill), the same command
+resumes the round: a cell that looks slower takes longer, so leaving unfinished ones out would hide
+alarms. --csv adds the comparisons of the store to a file, one line each, and prints the table of
+that file.
 """
 
 import contextlib
