@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import types
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import psutil
@@ -26,6 +26,8 @@ from pytest_sessions import ARGUMENTS, sessions_of
 
 from dlbench.adapters.protocol import profile_from_dict
 from dlbench.reports.pytest_benchmark.imported import BenchmarkFileError, read, runs_of
+from dlbench.reports.results.verdict import DEFAULT, Verdict
+from dlbench.suites.in_pytest.judging import Baselines, MeasuredBenchmark, PlainLaunch, judge_all
 from dlbench.suites.in_pytest.operators import difference_of
 from dlbench.suites.in_pytest.process import Order, ProcessOutcome, wrong_code
 from dlbench.suites.in_pytest.processes import ProfiledPair
@@ -847,7 +849,7 @@ def verdicts_of(result):
 def judged(session, project):
     """Return a function that judges the changed benchmarks against the saved ones."""
     write_quantities(project)
-    words = "test_quantities.py", "--dlbench-processes", "4"
+    words = "test_quantities.py", "--dlbench-processes", "3"
     assert plain(session, *words, "--dlbench-save", "base.json").ret == 0
 
     def judge(quantities, **changes):
@@ -897,19 +899,20 @@ def test_a_chosen_quantity_alone_is_judged_with_its_threshold(judged):
     result.stdout.fnmatch_lines(["verdict passed: no regression in 2 comparisons"])
 
 
-def test_a_baseline_without_quantities_leaves_them_open(session, project, saved):
-    content = json.loads(saved.read_text())
-    for benchmark in content["benchmarks"]:
-        for process in benchmark["extra_info"]["dlbench_processes"]:
-            assert process.pop("quantities")["memory"] > 1
-    saved.write_text(json.dumps(content))
-    words = "--dlbench-processes", "3", "--dlbench-baseline=base.json", "--dlbench-judge=memory"
-    result = plain(session, *words)
-    assert result.ret == 0
-    result.stdout.fnmatch_lines([
-        "HOLE  test_a.py::test_sum, peak memory: baseline: peak memory was not measured",
-        "verdict undecided: no comparison was measured on both sides",
-    ])  # fmt: skip
+def test_a_baseline_without_quantities_leaves_them_open():
+    rule = replace(DEFAULT, further=(("memory", 0.025),))
+    baselines = Baselines(rule)
+    with_memory = [PlainLaunch(0.1, {"memory": 100.0})] * 3
+    without = [PlainLaunch(0.1, {})] * 3
+    baselines.sides["test_a.py::test_sum", "machine"] = baselines.plain_sides(without)
+    sides = baselines.plain_sides(with_memory)
+    candidate = MeasuredBenchmark("test_a.py::test_sum", "test_a.py::test_sum", sides, "machine")
+    judged = judge_all(baselines, [candidate], lambda name: False)
+    verdicts = {benchmark.label: benchmark.judgement for benchmark in judged.benchmarks}
+    memory = verdicts["test_a.py::test_sum, peak memory"]
+    assert memory.verdict is Verdict.HOLE
+    assert memory.sentence == "baseline: peak memory was not measured"
+    assert verdicts["test_a.py::test_sum"].verdict is not Verdict.HOLE
 
 
 @pytest.mark.parametrize(
