@@ -19,7 +19,7 @@ from dlbench.reports.formats.csv import MEDIAN, VALUE, Rows
 from dlbench.reports.formats.json import plain
 from dlbench.reports.formats.layout import MISSING, Entry, Table
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.keys import Row, axis_value
+from dlbench.reports.results.keys import axis_value
 from dlbench.reports.results.number_text import interval, number, times
 from dlbench.reports.results.statistics import Estimate, Summary
 
@@ -27,6 +27,7 @@ __all__ = [
     "MEDIAN",
     "VALUE",
     "Column",
+    "Row",
     "attributes",
     "axis_columns",
     "csv_rows",
@@ -45,6 +46,7 @@ WORK = _axis_names(axes.WORK)
 ROW = _axis_names(axes.ROW)
 PLACE = _axis_names(axes.COLUMN)
 """The axes that say which work a cell does, how, and on what."""
+Row = TypeVar("Row")
 Outer = TypeVar("Outer")
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlbench.adapters import axes
-from dlbench.adapters.protocol import Cell, Status
+from dlbench.adapters.protocol import Status
 from dlbench.reports.columns import Column, objects
 from dlbench.reports.curve import pictures
 from dlbench.reports.curve.curve import (
@@ -52,7 +52,7 @@ from dlbench.reports.report import ALL_RUNS, QUANTITY, Report
 from dlbench.reports.results import flag_kinds
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.keys import Place, column_of, differ, grouped, row_of
+from dlbench.reports.results.keys import Place, RowKey, column_of, differ, grouped, row_of
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import counted, network_name, place_name, row_name
 from dlbench.reports.results.number_text import number
@@ -512,8 +512,8 @@ def _picture(content: BatchCurves, places: Sequence[Place], quantity: str) -> pi
 
 
 def _styles(
-    rows: Sequence[Cell], places: Sequence[Place]
-) -> dict[tuple[Cell, Place], pictures.Style]:
+    rows: Sequence[RowKey], places: Sequence[Place]
+) -> dict[tuple[RowKey, Place], pictures.Style]:
     """Return the style of each row at each place."""
     styles = {}
     for place_of_row, row in enumerate(rows):
@@ -524,9 +524,9 @@ def _styles(
 
 
 def _style_legend(
-    rows: Sequence[Cell],
+    rows: Sequence[RowKey],
     places: Sequence[Place],
-    styles: Mapping[tuple[Cell, Place], pictures.Style],
+    styles: Mapping[tuple[RowKey, Place], pictures.Style],
     names: Mapping[Place, str],
 ) -> list[tuple[str, pictures.Style]]:
     """Return the names of the rows and of the places, each where there are several."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from dlbench.adapters.protocol import Cell
 from dlbench.reports import columns
-from dlbench.reports.columns import Column, attributes, axis_columns, csv_rows, objects, within
+from dlbench.reports.columns import Column, Row, attributes, axis_columns, csv_rows, objects, within
 from dlbench.reports.formats.csv import Rows
 from dlbench.reports.formats.layout import NOTHING, Page, Table
 from dlbench.reports.formats.pictures import GREY, dated, figure_of, plain_frame, write_pages
@@ -35,7 +35,6 @@ from dlbench.reports.report import Report
 from dlbench.reports.results.conclusion import Conclusion
 from dlbench.reports.results.differences import MOST_SHOWN, Difference, difference_words
 from dlbench.reports.results.judged import JUDGED, TIME, is_of_clock
-from dlbench.reports.results.keys import Row
 from dlbench.reports.results.naming import counted, name_of, rest_of, work_name
 from dlbench.reports.results.networks import in_order
 from dlbench.reports.results.number_text import number

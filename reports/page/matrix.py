@@ -16,7 +16,7 @@ from dlbench.reports.formats.layout import HOLES, MISSING, common_flags, why_hol
 from dlbench.reports.page.data import ends, numbers
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.hosts import name_among
-from dlbench.reports.results.keys import Place, axis_value, row_order
+from dlbench.reports.results.keys import Place, RowKey, axis_value, row_order
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import (
     counted,
@@ -106,7 +106,7 @@ def _cell_fields(
 
 
 def _fields_of_means(
-    rows: Sequence[Cell], column_count: int, first_place: int
+    rows: Sequence[RowKey], column_count: int, first_place: int
 ) -> list[tuple[str, list[dict[str, Any]]]]:
     """Return the empty fields of each row's means over all blocks, numbered from a place on."""
     place = first_place
@@ -154,14 +154,14 @@ def _quantity_views(cells: Sequence[CellResult]) -> list[dict[str, Any]]:
 
 def _comparison_views(
     matrix: Matrix, cells: Sequence[CellResult], names: dict[str, str]
-) -> tuple[list[Cell], list[dict[str, Any]]]:
+) -> tuple[list[RowKey], list[dict[str, Any]]]:
     """Return the rows with times, and views of times relative to each row and each machine."""
     counts = Counter(cell.row for cell in cells if cell.shown)
     rows = sorted(counts, key=row_order)
     views = []
     if len(rows) > 1:
 
-        def usual_order(row: Cell) -> tuple[int, int, Cell]:
+        def usual_order(row: RowKey) -> tuple[int, int, RowKey]:
             return (len(axes.unusual(row)), -counts[row], row)
 
         usual_first = sorted(counts, key=usual_order)
@@ -183,7 +183,7 @@ def _comparison_views(
 
 def _comparison(
     matrix: Matrix,
-    rows: Sequence[Cell],
+    rows: Sequence[RowKey],
     title: str,
     where: str,
     family: str,

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from dlbench.adapters.protocol import Cell
 from dlbench.reports.columns import Column, table
 from dlbench.reports.formats.layout import NOTHING, Table
 from dlbench.reports.formats.markup import rendered
 from dlbench.reports.results import flag_kinds
 from dlbench.reports.results.cells import CellResult, in_the_running
 from dlbench.reports.results.hosts import name_among
-from dlbench.reports.results.keys import Place
+from dlbench.reports.results.keys import Place, RowKey, WorkKey
 from dlbench.reports.results.leaders import Leader, fastest
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import listed, place_name, row_names, work_name
@@ -42,12 +41,12 @@ def overview_column(matrix: Matrix) -> Place | None:
     return max(reversed(matrix.columns), key=preference, default=None)
 
 
-def rankings(matrix: Matrix, column: Place) -> dict[Cell, Ranking]:
+def rankings(matrix: Matrix, column: Place) -> dict[WorkKey, Ranking]:
     """Return the ranking of each network's work with most rows, by work.
 
     Rankings of a single row are left out.
     """
-    work_by_network: dict[tuple[str, str], tuple[Cell, Ranking]] = {}
+    work_by_network: dict[tuple[str, str], tuple[WorkKey, Ranking]] = {}
     for work, rows in matrix.rows.items():
         cells = []
         for row in rows:
@@ -66,7 +65,7 @@ def rankings(matrix: Matrix, column: Place) -> dict[Cell, Ranking]:
     return dict(work_by_network.values())
 
 
-def _names(matrix: Matrix, column: Place) -> tuple[Callable[[Cell], str], str]:
+def _names(matrix: Matrix, column: Place) -> tuple[Callable[[RowKey], str], str]:
     """Return a function that names the rows of a column, and a condition common to them."""
     return row_names(cell.row for cell in matrix.cells.values() if cell.column == column)
 
@@ -79,7 +78,7 @@ def overview_place(matrix: Matrix, column: Place) -> str:
     return f"{place}, {where}" if place else where
 
 
-def overview_table(matrix: Matrix, column: Place, works: Iterable[Cell]) -> Table:
+def overview_table(matrix: Matrix, column: Place, works: Iterable[WorkKey]) -> Table:
     """Return the fastest row of each of these works and its certainty, as the report `fastest`."""
     leaders = fastest(replace(matrix, columns=(column,))).rows
     leader_by_work = {leader.first.work: leader for leader in leaders}
@@ -107,7 +106,7 @@ def overview_table(matrix: Matrix, column: Place, works: Iterable[Cell]) -> Tabl
 
 
 def panels(
-    matrix: Matrix, column: Place, ranked: dict[Cell, Ranking]
+    matrix: Matrix, column: Place, ranked: dict[WorkKey, Ranking]
 ) -> list[tuple[str, Markup, int]]:
     """Return name, picture and number of rows left out of each network."""
     name, _ = _names(matrix, column)
@@ -118,7 +117,7 @@ def panels(
     return shown
 
 
-def _panel_svg(work: Cell, ranking: Ranking, name: Callable[[Cell], str]) -> Markup:
+def _panel_svg(work: WorkKey, ranking: Ranking, name: Callable[[RowKey], str]) -> Markup:
     """Return one network's rows by their time, with intervals, ties shaded."""
     shown = ranking[:MOST_ROWS]
     line = 18

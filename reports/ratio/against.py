@@ -18,6 +18,7 @@ from dlbench.adapters.protocol import OVERSUBSCRIBED, TUNED, Cell, Status
 from dlbench.reports.builds import MeasuredBuild, MeasuredBuilds
 from dlbench.reports.columns import (
     Column,
+    Row,
     attributes,
     begins,
     csv_rows,
@@ -36,7 +37,7 @@ from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult, fastest_mode
 from dlbench.reports.results.flag_kinds import CONTENDED, FEW_LAUNCHES, Flag, FlagKind
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.keys import Place, Row, grouped, work_of
+from dlbench.reports.results.keys import Place, WorkKey, grouped, work_of
 from dlbench.reports.results.matrix import Matrix
 from dlbench.reports.results.naming import row_name, work_name
 from dlbench.reports.results.networks import FIRST
@@ -324,7 +325,7 @@ def _unmeasured_pairs(
     paper: Matrix,
     machine: str,
     year: str,
-    works: Collection[Cell],
+    works: Collection[WorkKey],
     rows: Mapping[str, Sequence[str]],
     counts: Sequence[int],
 ) -> Iterator[PaperPair]:

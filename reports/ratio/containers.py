@@ -32,7 +32,7 @@ from dlbench.reports.ratio import pairs
 from dlbench.reports.ratio.pairs import Pair, adjust, mean_of, pair_of, with_verdicts
 from dlbench.reports.report import ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult
-from dlbench.reports.results.keys import Place, grouped
+from dlbench.reports.results.keys import Place, RowKey, grouped
 from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import listed, row_name, row_names, threads_name, work_name
 from dlbench.reports.results.number_text import number, times
@@ -125,7 +125,7 @@ class OverNetworks:
     verdict: RatioVerdict | None = None
 
     @property
-    def row(self) -> Cell:
+    def row(self) -> RowKey:
         """The row."""
         return self.taken[0].own.row
 
@@ -206,7 +206,7 @@ def _short_name(default: DefaultThreads) -> str:
     return row_name(default.own.row._replace(tuning=TUNED))
 
 
-def _names(defaults: Iterable[DefaultThreads]) -> tuple[Callable[[Cell], str], str]:
+def _names(defaults: Iterable[DefaultThreads]) -> tuple[Callable[[RowKey], str], str]:
     return row_names(default.own.row for default in defaults)
 
 

@@ -29,7 +29,7 @@ from dlbench.reports.left_out import left_out
 from dlbench.reports.ratio.pairs import Mean, Pair, draw, mean_of, pair_of
 from dlbench.reports.report import ALL_RUNS, QUANTITY, REFERENCE, Report
 from dlbench.reports.results.cells import CellResult, in_the_running
-from dlbench.reports.results.keys import Place, differ, grouped
+from dlbench.reports.results.keys import Place, RowKey, WorkKey, differ, grouped
 from dlbench.reports.results.matrix import Compared, Matrix, not_compared
 from dlbench.reports.results.naming import counted, place_heading, row_name
 from dlbench.reports.results.number_text import deviation, number, times
@@ -84,10 +84,12 @@ def frameworks(matrix: Matrix) -> Frameworks:
     return Compared(matrix, tuple(rows))
 
 
-def _cells_by_row(matrix: Matrix, machine: str) -> dict[Cell, dict[tuple[Place, Cell], CellResult]]:
+def _cells_by_row(
+    matrix: Matrix, machine: str
+) -> dict[RowKey, dict[tuple[Place, WorkKey], CellResult]]:
     """Return the cells of a machine that are compared, by row, and by place and network."""
     measured = [cell for cell in matrix.cells.values() if cell.machine == machine]
-    rows: dict[Cell, dict[tuple[Place, Cell], CellResult]] = {}
+    rows: dict[RowKey, dict[tuple[Place, WorkKey], CellResult]] = {}
     for key, cells in grouped(measured, lambda cell: (cell.column, cell.work)).items():
         for cell, _ in in_the_running(cells):
             rows.setdefault(cell.row, {})[key] = cell
@@ -105,7 +107,7 @@ def _compare_rows(matrix: Matrix, machine: str) -> list[Mean]:
     for row in candidates[1:]:
         common &= rows[row].keys()
 
-    def rank(row: Cell) -> tuple[float, str]:
+    def rank(row: RowKey) -> tuple[float, str]:
         logarithms = []
         for key in common:
             summary = rows[row][key].timed

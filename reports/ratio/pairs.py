@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.columns import Column
+from dlbench.reports.columns import Column, Row
 from dlbench.reports.formats.csv import MEDIAN
 from dlbench.reports.formats.layout import Entry, entry
 from dlbench.reports.formats.pictures import DotPanel, Dots, dots_to_picture
 from dlbench.reports.results.cells import CellResult
 from dlbench.reports.results.flag_kinds import FlagKind
-from dlbench.reports.results.keys import Row, grouped
+from dlbench.reports.results.keys import RowKey, grouped
 from dlbench.reports.results.matrix import Compared
 from dlbench.reports.results.naming import counted
 from dlbench.reports.results.quantities import QUANTITIES, SECONDS
@@ -57,12 +57,12 @@ class Mean:
     pairs: tuple[Pair, ...]
 
     @property
-    def row(self) -> Cell:
+    def row(self) -> RowKey:
         """The row of its first cell."""
         return self.pairs[0].cell.row
 
     @property
-    def other_row(self) -> Cell:
+    def other_row(self) -> RowKey:
         """The row that this is compared with."""
         return self.pairs[0].other.row
 

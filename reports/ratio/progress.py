@@ -35,7 +35,7 @@ from dlbench.reports.ratio.pairs import Mean, RatioPoint, draw, mean_of, pair_of
 from dlbench.reports.report import ALL_MODES, ALL_RUNS, Report
 from dlbench.reports.results.cells import CellResult, fastest_mode
 from dlbench.reports.results.flag_kinds import CONTENDED, FlagKind
-from dlbench.reports.results.keys import Place, differ, grouped
+from dlbench.reports.results.keys import Place, WorkKey, differ, grouped
 from dlbench.reports.results.matrix import Compared, Matrix
 from dlbench.reports.results.naming import condition_name, place_heading, row_name, work_name
 from dlbench.reports.results.number_text import times
@@ -83,7 +83,7 @@ class Overall:
     """The newest framework over the oldest, of those with a number for every network at a place."""
 
     place: Place
-    works: tuple[Cell, ...]
+    works: tuple[WorkKey, ...]
     """Those that two dated builds have a number for."""
     oldest: tuple[str, MeasuredBuild] | None = None
     """Row name and build; None where fewer than two dated builds have them all."""
@@ -120,7 +120,7 @@ class Progress(Compared[Standing]):
         return list(by_ranking.values())
 
 
-_Cells = dict[tuple[Place, Cell], list[CellResult]]
+_Cells = dict[tuple[Place, WorkKey], list[CellResult]]
 """Cells by place and network."""
 
 
@@ -143,13 +143,13 @@ def progress(matrix: Matrix, builds: MeasuredBuilds, all_modes: bool = False) ->
             place.threads or 0,
         )
 
-    def order(key: tuple[Place, Cell]) -> tuple[object, ...]:
+    def order(key: tuple[Place, WorkKey]) -> tuple[object, ...]:
         place, work = key
         return machines.index(place.machine), works.index(work), rank(place)
 
     keys = sorted(cells, key=order)
     standings: list[Standing] = []
-    works_by_place: dict[Place, list[Cell]] = {}
+    works_by_place: dict[Place, list[WorkKey]] = {}
     for place, work in keys:
         standings += _standings(place, cells[place, work], builds, all_modes)
         works_by_place.setdefault(place, []).append(work)
@@ -222,13 +222,13 @@ def _counts(cell: CellResult) -> bool:
 
 
 def _overall(
-    place: Place, best: dict[Cell, dict[str, CellResult]], builds: MeasuredBuilds
+    place: Place, best: dict[WorkKey, dict[str, CellResult]], builds: MeasuredBuilds
 ) -> Overall:
     """Compare the newest build with the oldest one.
 
     Both have a number for every work that at least two builds have a number for.
     """
-    cells_by_build: dict[tuple[str, MeasuredBuild], dict[Cell, CellResult]] = {}
+    cells_by_build: dict[tuple[str, MeasuredBuild], dict[WorkKey, CellResult]] = {}
     for work, cells in best.items():
         for name, cell in cells.items():
             build = builds.of(cell)
@@ -365,7 +365,7 @@ def _framework_text(framework: tuple[str, MeasuredBuild] | None) -> str:
     return f"{name} {version_name(build)}"
 
 
-def _networks(works: Iterable[Cell]) -> list[str]:
+def _networks(works: Iterable[WorkKey]) -> list[str]:
     return [work.network for work in works]
 
 

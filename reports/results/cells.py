@@ -30,7 +30,7 @@ from dlbench.reports.results.flags import (
 )
 from dlbench.reports.results.gpu_evidence import DeviceObserved, observe_device
 from dlbench.reports.results.hosts import Host
-from dlbench.reports.results.keys import Place, column_of, row_of, work_of
+from dlbench.reports.results.keys import Place, RowKey, WorkKey, column_of, row_of, work_of
 from dlbench.reports.results.memory_evidence import MemoryObserved, observe_memory
 from dlbench.reports.results.naming import counted
 from dlbench.reports.results.networks import family_of_record
@@ -102,12 +102,12 @@ class CellResult:
         return Place(self.machine, self.cell)
 
     @property
-    def work(self) -> Cell:
+    def work(self) -> WorkKey:
         """The axes of its work."""
         return work_of(self.cell)
 
     @property
-    def row(self) -> Cell:
+    def row(self) -> RowKey:
         """The axes of its framework, mode and settings."""
         return row_of(self.cell)
 

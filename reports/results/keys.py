@@ -2,25 +2,30 @@
 
 from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NewType, TypeVar
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import UNKNOWN, Cell
 from dlbench.reports.results.networks import by_numbers
 
-Row = TypeVar("Row")
+Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
+
+WorkKey = NewType("WorkKey", Cell)
+"""The axes of a cell that say what is computed; the others are blank."""
+RowKey = NewType("RowKey", Cell)
+"""The axes of a cell that say how it is computed; the others are blank."""
 
 NO_THREADS = -1
 """The thread count of a device that has no threads to choose (a published GPU column)."""
 
 
-def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
-    """Return the rows by key, in the order in which the keys first occur."""
-    rows_by_key: dict[Key, list[Row]] = {}
-    for row in rows:
-        rows_by_key.setdefault(key(row), []).append(row)
-    return rows_by_key
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return the items by key, in the order in which the keys first occur."""
+    items_by_key: dict[Key, list[Item]] = {}
+    for item in items:
+        items_by_key.setdefault(key(item), []).append(item)
+    return items_by_key
 
 
 class Place(NamedTuple):
@@ -67,21 +72,21 @@ _NAMES_OF_ROLE = {role: _names_of_role(role) for role in (axes.WORK, axes.ROW, a
 
 
 @lru_cache(20_000)
-def work_of(cell: Cell) -> Cell:
+def work_of(cell: Cell) -> WorkKey:
     """Return the axes of a cell's work.
 
     Cells of one work may be compared, and stand in one block of rows.
     """
-    return axes.project(cell, _NAMES_OF_ROLE[axes.WORK])
+    return WorkKey(axes.project(cell, _NAMES_OF_ROLE[axes.WORK]))
 
 
 @lru_cache(20_000)
-def row_of(cell: Cell) -> Cell:
+def row_of(cell: Cell) -> RowKey:
     """Return the axes of a cell's way to do the work: framework, mode and settings."""
-    return axes.project(cell, _NAMES_OF_ROLE[axes.ROW])
+    return RowKey(axes.project(cell, _NAMES_OF_ROLE[axes.ROW]))
 
 
-def row_order(row: Cell) -> tuple[str, Cell]:
+def row_order(row: RowKey) -> tuple[str, RowKey]:
     """Return a sort key of rows: by framework, a release after those of smaller numbers."""
     return by_numbers(row.framework), row
 

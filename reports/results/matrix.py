@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Generic
+from typing import Generic, TypeVar
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
@@ -28,7 +28,7 @@ from dlbench.reports.results.cells import (
 from dlbench.reports.results.flag_kinds import FEW_LAUNCHES, OTHER_ENVIRONMENT, Flag
 from dlbench.reports.results.flags import product_rate
 from dlbench.reports.results.hosts import Host, name_among
-from dlbench.reports.results.keys import Place, Row, grouped, row_of, row_order
+from dlbench.reports.results.keys import Place, RowKey, WorkKey, grouped, row_of, row_order
 from dlbench.reports.results.naming import counted, listed, row_name, variables_in_words
 from dlbench.reports.results.networks import by_numbers, in_order
 from dlbench.reports.results.quantities import SECONDS
@@ -42,6 +42,8 @@ from dlbench.reports.results.statistics import (
     clearly_slower,
     with_common_spread,
 )
+
+Row = TypeVar("Row")
 
 Rates = Mapping[tuple[str, str, str], Sequence[tuple[int, float]]]
 """Matrix-product rates by machine, device and precision: threads and FLOP/s."""
@@ -57,7 +59,7 @@ class Matrix:
     """The machines that have columns, in order."""
     columns: tuple[Place, ...] = ()
     """Those of one machine stand together."""
-    rows: dict[Cell, tuple[Cell, ...]] = field(default_factory=dict)
+    rows: dict[WorkKey, tuple[RowKey, ...]] = field(default_factory=dict)
     cells: dict[Place, CellResult] = field(default_factory=dict)
     """By machine and cell, in the order of the table."""
     notes: tuple[str, ...] = ()
@@ -65,7 +67,7 @@ class Matrix:
     """The quantity that the cells' `seconds` are: another one only in a matrix of
     `quantities.in_quantity`."""
 
-    def at(self, work: Cell, row: Cell, column: Place) -> CellResult | None:
+    def at(self, work: WorkKey, row: RowKey, column: Place) -> CellResult | None:
         """Return the cell of this work, row and column."""
         return self.cells.get(_place(work, row, column))
 
@@ -79,7 +81,7 @@ class Matrix:
         return tuple(self.hosts)
 
 
-def _place(work: Cell, row: Cell, column: Place) -> Place:
+def _place(work: WorkKey, row: RowKey, column: Place) -> Place:
     """Return the place where a row of a work meets a column."""
     part_of_role = {axes.WORK: work, axes.ROW: row, axes.COLUMN: column.cell}
     values = {axis.name: getattr(part_of_role[axis.role], axis.name) for axis in axes.AXES}
@@ -350,7 +352,7 @@ def assemble(
 
     columns = sorted({cell.column for cell in by_place.values()}, key=order)
     works = grouped(by_place.values(), lambda cell: cell.work)
-    rows: dict[Cell, tuple[Cell, ...]] = {}
+    rows: dict[WorkKey, tuple[RowKey, ...]] = {}
     ordered: dict[Place, CellResult] = {}
     for work in sorted(works, key=_work_order):
         rows[work] = tuple(sorted({cell.row for cell in works[work]}, key=row_order))
@@ -374,7 +376,7 @@ def assemble(
     )
 
 
-def _work_order(work: Cell) -> tuple[object, ...]:
+def _work_order(work: WorkKey) -> tuple[object, ...]:
     """Order works by network, then by mini-batch."""
     return in_order(work.network), axes.order_of(work.batch_size), axes.sort_key(work)
 
@@ -422,7 +424,7 @@ def _fastest(cells: Sequence[CellResult]) -> list[CellResult]:
     return [cell for cell, seconds in pool if not clearly_slower(seconds, least)]
 
 
-def _notes_on_names(works: Iterable[Cell]) -> list[str]:
+def _notes_on_names(works: Iterable[WorkKey]) -> list[str]:
     """Return a line for each name that stands for several networks."""
     networks = dict.fromkeys((work.network, work.specification) for work in works)
     notes = []

@@ -1,9 +1,13 @@
 """Names of cells, in words: the axes with unusual values, in the order of the table of axes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import INSTALLED, TUNED, UNKNOWN, Cell
+
+if TYPE_CHECKING:  # it loads the families, and a name needs none
+    from dlbench.reports.results.keys import RowKey
 
 
 def name_of(cell: Cell) -> str:
@@ -33,7 +37,7 @@ def row_name(cell: Cell) -> str:
     return f"{cell.framework}{mode}{_extra(cell, ', ', axes.ROW)}"
 
 
-def row_names(rows: Iterable[Cell]) -> tuple[Callable[[Cell], str], str]:
+def row_names(rows: "Iterable[RowKey]") -> "tuple[Callable[[RowKey], str], str]":
     """Return how to name rows, and the settings that all of them share, for their title."""
     settings = {row.tuning for row in rows} - {UNKNOWN}
     if len(settings) > 1:
@@ -44,7 +48,7 @@ def row_names(rows: Iterable[Cell]) -> tuple[Callable[[Cell], str], str]:
     return _row_name_without_tuning, title
 
 
-def _row_name_without_tuning(row: Cell) -> str:
+def _row_name_without_tuning(row: "RowKey") -> str:
     return row_name(row._replace(tuning=TUNED))
 
 
