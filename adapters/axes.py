@@ -2,8 +2,8 @@
 
 Everything else walks this table: plans and options (``suites/planning/axes.py`` adds an option to
 every axis), the matrix, the names of cells, JSON, CSV, the store. A new axis is a field of
-``Cell``, a line here, and a line there.
-``tests/adapters/test_axes.py`` walks the table.
+``Cell``, a line in this table, and a line in that one. An adapter supports it only once it says so
+(``COMMON_AXES`` in ``base.py``). ``tests/adapters/test_axes.py`` walks the table.
 """
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
@@ -46,7 +46,7 @@ class Axis(NamedTuple):
     """One axis."""
 
     name: str  # the field of Cell, and the key in JSON, CSV and the store
-    role: str  # GROUP, ROW or COLUMN: the place of its values in a matrix
+    role: str  # WORK, ROW or COLUMN: the place of its values in a matrix
     usual: Any = None  # the value that names leave out; None: every value is written
     short: str = "{}"  # an unusual value in the head of a column, in a benchmark's name
     long: str = "{}"  # an unusual value in a sentence

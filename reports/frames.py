@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.matrix import matrix_cells
-from dlbench.reports.results.disturbance import contended
+from dlbench.reports.results.disturbance import disturbed_if_known
 from dlbench.reports.results.errors import ReportError
 from dlbench.reports.results.flags import record_flags
 from dlbench.reports.results.hosts import Host
@@ -69,7 +69,7 @@ def launches(
       faults of a step) and ``faults_share`` (of its seconds, at most); ``flags`` (names, with
       spaces between), ``parity`` (agrees, disagrees or unchecked), ``loss_error`` and
       ``update_error`` (relative); ``wanting_threads`` (threads running or waiting for a CPU, on
-      average), ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second), ``contended``;
+      average), ``cpu_per_wall`` and ``waiting_per_wall`` (seconds per second), ``disturbed``;
     - the other axes of a cell, ``stage`` (of a comparison), ``launch`` (its index, from
       0), ``group`` (that of the launches which took turns with it; empty: none did), ``rounds`` (in
       which they did), ``attempt``;
@@ -238,7 +238,7 @@ LAUNCHES = (
     "wanting_threads",
     "cpu_per_wall",
     "waiting_per_wall",
-    "contended",
+    "disturbed",
     *_OTHER_AXES,
     "stage",
     "launch",
@@ -346,7 +346,7 @@ def _launch(record: Record, host: Host | None) -> dict[str, Any]:
         "cpu_joules": cpu_joules(outcome),
         "faults": faults,
         "faults_share": faults_share,
-        "contended": contended(record, host),
+        "disturbed": disturbed_if_known(record, host),
     }
     return row
 

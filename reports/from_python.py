@@ -264,7 +264,7 @@ class CompareResult(Result[Comparison]):
                 capsize=3,
             )
         panel.axvline(1.0, color=GREY, linewidth=0.8)
-        magnitude = self._content.rule.magnitude
+        magnitude = self._content.rule.threshold
         panel.axvline(1.0 + magnitude, color=COLOURS[1], linewidth=0.8, linestyle="--")
         panel.set_yticks(range(len(names)), names)
         panel.set_ylim(max(1, len(names)) - 0.4, -0.6)

@@ -161,9 +161,8 @@ class PretendedGpu:
 
 
 def step_seconds(settings: Dict[str, Any], threads: int, available: int) -> float:
-    """Return the known time of a step at this many threads (0: the default).
-
-    So many CPUs are available.
+    """Return the known time of a step with this many threads (0: the default) on ``available``
+    CPUs.
     """
     settings = dict(SETTINGS, **settings)
     serial = float(settings["serial_fraction"])

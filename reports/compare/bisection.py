@@ -283,7 +283,7 @@ def _data(bisection: Bisection) -> dict[str, Any]:
             "sentence": judgement.sentence,
             "pairs": len(ends.pairs[0]),
         },
-        "rule": {"magnitude": bisection.rule.magnitude, "tolerance": bisection.rule.tolerance},
+        "rule": {"threshold": bisection.rule.threshold, "tolerance": bisection.rule.tolerance},
         "cell": axes.values(bisection.cell),
         "machine": bisection.host.fingerprint,
         "machine_name": bisection.host.name,

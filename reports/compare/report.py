@@ -42,8 +42,8 @@ class Words(NamedTuple):
     """The element of its test case; empty if it passed."""
 
 
-_SLOWER = "slower by more than {magnitude}, significant at p <= {p}; fails a build"
-_FASTER = "faster by more than {magnitude}, significant at p <= {p}"
+_SLOWER = "slower by more than {threshold}, significant at p <= {p}; fails a build"
+_FASTER = "faster by more than {threshold}, significant at p <= {p}"
 _BROKEN = "the candidate fails where the baseline does not; fails a build"
 _DIFFERENT = (
     "the candidate computes something else: losses or outputs of the first steps differ from the "
@@ -221,7 +221,7 @@ def _method_of(cell: CellComparison) -> str:
 
 
 _JUDGEMENT = ("p", "adjusted_p", "smallest_effect", "standard_error")
-_SIDE = ("status", "launches", "contended", "environment")
+_SIDE = ("status", "launches", "disturbed_launches", "environment")
 _CELL: tuple[Column[CellComparison], ...] = (
     Column("", "", _row_text),
     Column("", "threads", lambda cell: head_of(cell.cell)),
@@ -389,7 +389,7 @@ def _slower_tails(comparison: Comparison) -> list[str]:
         tail = cell.tail
         if tail is None or cell.verdict in GRAVE or tail.slower_p > _TAIL_P:
             continue
-        if tail.value > 1 + comparison.rule.magnitude:
+        if tail.value > 1 + comparison.rule.threshold:
             ends = f"{tail.low:.3f} to {tail.high:.3f}"
             lines.append(
                 f"{name_of(cell.cell)}: one step in ten is slower: nine in ten take up to "
@@ -415,7 +415,7 @@ def meanings(comparison: Comparison) -> dict[Verdict, str]:
     rule = comparison.rule
     p_value = rule.false_alarms if comparison.purpose == "gate" else rule.p_value
     values = {
-        "magnitude": _thresholds(rule, percent(rule.magnitude), 1),
+        "threshold": _thresholds(rule, percent(rule.threshold), 1),
         "tolerance": _thresholds(rule, percent(rule.tolerance), 2),
         "p": f"{p_value:.2g}",
     }

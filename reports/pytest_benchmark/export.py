@@ -39,7 +39,7 @@ _NEVER_MIXED = (Status.IMPLAUSIBLE, Status.PARITY_FAILED)
 _FOREIGN = ("group", "name", "fullname", "params", "param", "extra_info", "options")
 
 
-def counted(records: Sequence[Record]) -> list[Record]:
+def counting_records(records: Sequence[Record]) -> list[Record]:
     """Return the records of one cell whose samples make its number, in the order of their launches.
 
     They are one attempt of each launch, if it ended well. There are none if any launch computed
@@ -94,7 +94,7 @@ def failure(records: Sequence[Record]) -> tuple[Status, str]:
             return status, f"{status.value.replace('_', ' ')}: {reason}"
     if any(record.outcome.final_loss_finite is False for record in records):
         return Status.PARITY_FAILED, "parity failed: the loss after the timed steps is not finite"
-    if counted(records):
+    if counting_records(records):
         return Status.OK, ""
     last = records[-1].outcome
     if last.status is Status.OK:
@@ -110,7 +110,7 @@ def evidence_of(records: Sequence[Record], machine: Mapping[str, Any] | None) ->
     """
     fingerprint = records[-1].machine
     hosts = {fingerprint: read_host(fingerprint, machine)}
-    timed = counted(records)
+    timed = counting_records(records)
     # As in a run with one side: a matrix leaves the baseline of a comparison out.
     without_side = tuple(replace(record, side="", stage="") for record in timed or records)
     cell = next(iter(build_matrix(Results(without_side, hosts)).cells.values()))
@@ -180,7 +180,7 @@ def run_to_pytest_benchmark(
     foreign = []
     records_by_side = grouped(records, lambda record: (record.cell, record.side))
     for (cell, side), records_of_side in records_by_side.items():
-        timed = counted(records_of_side)
+        timed = counting_records(records_of_side)
         if not timed:
             holes += records_of_side
             continue

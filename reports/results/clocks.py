@@ -2,7 +2,8 @@
 
 Where the samples add up to less, work may be hidden between them, and the launch is implausible.
 On a busy machine an honest launch looks so too, since other programs run between its samples. Then
-the clocks decide nothing: such a launch is left out, and not accused.
+the clocks decide nothing: such a launch is left out, and not accused. Only the turns of a launch
+show how much others used, so launches made one after the other are judged strictly.
 """
 
 from dlbench.adapters.protocol import Cell
@@ -47,11 +48,12 @@ def cpus_of_others(outside: HostObservation) -> float:
         return 0.0
     others = 0.0
     for turn in outside.turns:
-        others += (turn.busy_seconds or 0.0) - turn.cpu_seconds
+        if turn.busy_seconds is not None:
+            others += turn.busy_seconds - turn.cpu_seconds
     return max(0.0, others) / seconds
 
 
-def clocks_decide_nothing(cell: Cell, outcome: Outcome) -> bool:
+def others_explain_clocks(cell: Cell, outcome: Outcome) -> bool:
     """Tell whether the clocks differ, and other programs may be the cause.
 
     They used CPUs in the launch's turns, and the launch itself used no more CPU time than its
@@ -61,7 +63,8 @@ def clocks_decide_nothing(cell: Cell, outcome: Outcome) -> bool:
     if outside is None or not clocks_differ(outcome):
         return False
     claimed = seconds_of_samples(outcome)
-    own_most = claimed * cell.all_threads + _TICK_SECONDS
+    threads = cell.all_threads or len(outcome.cpus or ()) or 1
+    own_most = claimed * threads + _TICK_SECONDS
     return (
         claimed < outside.timed_seconds
         and cpus_of_others(outside) >= BUSY_CPUS

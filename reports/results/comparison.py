@@ -19,11 +19,11 @@ from dlbench.adapters import axes
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.results.cells import TOO_SHORT
 from dlbench.reports.results.differences import SideDifference, host_differences, side_differences
-from dlbench.reports.results.disturbance import clocks_open, left_out
+from dlbench.reports.results.disturbance import clocks_undecided, left_out
 from dlbench.reports.results.flag_kinds import CONTENDED, DEVICE_THROTTLED, FAILED_LAUNCHES, Flag
 from dlbench.reports.results.flags import cell_flags, record_flags
 from dlbench.reports.results.hosts import UNKNOWN_MACHINE, Host
-from dlbench.reports.results.judged import JUDGED, TIME, is_of_clock, value_of
+from dlbench.reports.results.judged import JUDGED, TIME, is_of_clock
 from dlbench.reports.results.keys import grouped, row_of, row_order, work_of
 from dlbench.reports.results.losses import (
     FirstLosses,
@@ -83,7 +83,7 @@ class SideOfCell:
     """Undisturbed ones with a number."""
     launch_medians: tuple[float, ...] = ()
     """Seconds per step of each of these, or another quantity that is judged."""
-    contended: int = 0
+    disturbed_launches: int = 0
     """Launches left out because other programs disturbed them."""
     environment: str = ""
     flags: tuple[Flag, ...] = ()
@@ -476,7 +476,7 @@ def judge_sides(
     if not same_machine:
         sentence = "not measured on one known machine: a comparison, not a verdict on a change"
         return replace(judgement, verdict=Verdict.COMPARISON, sentence=sentence)
-    lost = before.contended + after.contended
+    lost = before.disturbed_launches + after.disturbed_launches
     launches = lost + before.launches + after.launches
     used = before.launch_medians, after.launch_medians
     return _contended(lost, launches, "launches", used, (before, after)) or judgement
@@ -567,7 +567,7 @@ def _counting(
     """
     counting = []
     for first, second in pairs:
-        if clocks_open(first) or clocks_open(second):
+        if clocks_undecided(first) or clocks_undecided(second):
             continue
         disturbed = left_out(first, host) or left_out(second, host)
         if not disturbed or _took_turns_on_cpu(first, second):
@@ -687,7 +687,7 @@ def _value(record: Record, quantity: str) -> float | None:
     seconds = _seconds(record)
     if quantity == TIME or seconds is None:
         return seconds
-    return value_of(record.outcome, quantity)
+    return JUDGED[quantity].value(record.outcome)
 
 
 def side_of(
@@ -701,15 +701,15 @@ def side_of(
         return SideOfCell(Status.SKIPPED, "not measured")
     launches = last_attempts(records)
     numbers = []
-    contended = 0
+    disturbed_launches = 0
     flags_of_launches = []
     for record in launches:
         if record.outcome.was_timed():
             flags_of_launches.append(record_flags(record, host))
         if is_of_clock(quantity):
-            is_left_out = clocks_open(record) if by_turns else left_out(record, host)
+            is_left_out = clocks_undecided(record) if by_turns else left_out(record, host)
             if is_left_out:
-                contended += 1
+                disturbed_launches += 1
                 continue
         value = _value(record, quantity)
         if value is not None:
@@ -724,7 +724,7 @@ def side_of(
         reason=reason,
         launches=len(numbers),
         launch_medians=tuple(numbers),
-        contended=contended,
+        disturbed_launches=disturbed_launches,
         environment=newest.environment,
         flags=tuple(flags),
         too_short=any(record.outcome.too_short() for record in launches),
@@ -772,7 +772,7 @@ def _without_number(baseline: SideOfCell, candidate: SideOfCell, quantity: str) 
             reason = f"{side.status.value.replace('_', ' ')}, {side.reason}"
             if side is candidate and side.status is not Status.SKIPPED:
                 verdict = Verdict.BROKEN
-        elif quantity != TIME and not side.launches and not side.contended:
+        elif quantity != TIME and not side.launches and not side.disturbed_launches:
             reason = f"{JUDGED[quantity].words} was not measured"
         else:
             continue
@@ -878,10 +878,10 @@ def _contended_pairs(
     judgement = _contended(lost, len(used[0]) + lost, "pairs", used, (before, after))
     if judgement is None:
         return None
-    fewer, more = sorted((before.contended, after.contended))
+    fewer, more = sorted((before.disturbed_launches, after.disturbed_launches))
     if 2 * float(bdtr(fewer, fewer + more, 0.5)) >= ONE_SIDED:
         return judgement
-    name = CANDIDATE if after.contended == more else BASELINE
+    name = CANDIDATE if after.disturbed_launches == more else BASELINE
     sentence = f"{judgement.sentence}; mostly launches of the {name}, which may be the cause"
     return replace(judgement, sentence=sentence)
 

@@ -4,8 +4,9 @@ Thresholds tolerate the noise of a shared virtual machine. A launch with more th
 than its quota is worth, causes its own waiting and throttling; with a quota of the cell itself
 throttling is always the launch's own. A launch bound to two of sixty-four CPUs has two. PSI counts
 the waiting of any process, including the launch's own helper threads: it is used only if the launch
-left a CPU free. In a corpus of real launches next to other work, waiting over 10 % or pressure over
-10 % found four in five of those that were more than 5 % slow (verdicts.md).
+left a CPU free. Stolen time is not judged in turns, since it hits every member. In a corpus of real
+launches next to other work, waiting over 10 % or pressure over 10 % found four in five of those
+that were more than 5 % slow (verdicts.md).
 
 A GPU is disturbed by another process on it. It is slowed if more than `GPU_THROTTLED_SHARE` of its
 samples, and at least two, have a reason that means something is wrong; such a launch is not
@@ -18,7 +19,7 @@ from statistics import median
 from typing import NamedTuple
 
 from dlbench.adapters.protocol import Contention, Status, ThreadEvidence, growth_costs
-from dlbench.reports.results.clocks import clocks_decide_nothing, cpus_of_others
+from dlbench.reports.results.clocks import cpus_of_others, others_explain_clocks
 from dlbench.reports.results.gpu_evidence import REASONS, SLOWING, observe_launch
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.naming import counted
@@ -101,9 +102,9 @@ def disturbed(record: Record, host: Host | None) -> bool:
     return bool(disturbances(record, host))
 
 
-def clocks_open(record: Record) -> bool:
+def clocks_undecided(record: Record) -> bool:
     """Tell whether other programs hide what a launch did between its samples."""
-    return record.cell.on_cpu and clocks_decide_nothing(record.cell, record.outcome)
+    return record.cell.on_cpu and others_explain_clocks(record.cell, record.outcome)
 
 
 def left_out(record: Record, host: Host | None) -> bool:
@@ -111,7 +112,7 @@ def left_out(record: Record, host: Host | None) -> bool:
     return disturbed(record, host) or bool(slowed(record))
 
 
-def contended(record: Record, host: Host | None) -> bool | None:
+def disturbed_if_known(record: Record, host: Host | None) -> bool | None:
     """Tell whether others disturbed this launch; None where its evidence does not say."""
     outcome = record.outcome
     if disturbed(record, host):
@@ -211,7 +212,7 @@ def _evidence(record: Record, capacity: float | None) -> _Evidence | None:
 def _causes(record: Record, host: Host | None) -> list[str]:
     """Return in words how others disturbed a launch on the CPU; empty where they did not."""
     outside = record.outcome.outside
-    if outside is not None and clocks_open(record):
+    if outside is not None and clocks_undecided(record):
         cpus = cpus_of_others(outside)
         return [f"other programs used {cpus:.1f} CPUs, and hide what it did between its samples"]
     capacity = capacity_of(record, host)

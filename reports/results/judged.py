@@ -24,17 +24,17 @@ class JudgedQuantity(NamedTuple):
     """Its name in a sentence: "20 % more peak memory"."""
     threshold: float
     """The smallest rise that is called a regression; twice as much must be excluded to pass."""
-    value: Callable[[Outcome], float | None]
+    read: Callable[[Outcome], float | None]
+    """Returns a launch's value; None if unknown."""
     of_clock: bool
     """Whether other programs disturb it; a count stays what it is."""
     least: float = 0.0
     """Smaller values count as this one: a ratio of them means nothing."""
 
-
-def value_of(outcome: Outcome, quantity: str) -> float | None:
-    """Return a launch's value of a quantity other than the time of a step; None if unknown."""
-    value = JUDGED[quantity].value(outcome)
-    return None if value is None else max(value, JUDGED[quantity].least)
+    def value(self, outcome: Outcome) -> float | None:
+        """Return a launch's value as it is judged; None if unknown."""
+        value = self.read(outcome)
+        return None if value is None else max(value, self.least)
 
 
 def _value_of(name: str) -> Callable[[Outcome], float | None]:

@@ -154,18 +154,18 @@ def _log_prior(grid: Grid) -> Floats:
 
 
 def several_changes(
-    evidence: Evidence, candidates: Sequence[int], grid: Grid, weights: Floats, magnitude: float
+    evidence: Evidence, candidates: Sequence[int], grid: Grid, weights: Floats, threshold: float
 ) -> tuple[float, int | None]:
     """Return the log evidence of two changes, and the candidate that best shows a level between.
 
     Good, a level and bad follow one another, and at least one measured candidate has that level. It
     may lie between the ends, below or above both, but at least `_APART` of the whole change, or a
-    slowdown of ``magnitude``, from either. The evidence is -inf, and the candidate None, if no
+    slowdown of ``threshold``, from either. The evidence is -inf, and the candidate None, if no
     measured candidate is left for it.
     """
     tested = [place for place, candidate in enumerate(candidates) if evidence.get(candidate)]
     whole = float(np.median(grid.sizes))
-    apart = max(_APART * whole, math.log1p(magnitude))
+    apart = max(_APART * whole, math.log1p(threshold))
     levels = np.linspace(-1.5 * whole, 2.5 * whole, _LEVELS)
     levels = levels[(np.abs(levels) >= apart) & (np.abs(levels - whole) >= apart)]
     if len(tested) < 2 or not len(levels):
@@ -277,20 +277,20 @@ def assess(
     evidence: Evidence,
     count: int,
     untestable: Collection[int] = (),
-    magnitude: float = 0.025,
+    threshold: float = 0.025,
     confidence: float = CONFIDENCE,
 ) -> Assessment:
     """Return the assessment of ``count`` candidates, the last of which is bad.
 
     That one has at least two pairs. ``untestable`` ones, never the last, give no pairs. Levels
-    within a ratio of ``1 + magnitude`` are one.
+    within a ratio of ``1 + threshold`` are one.
     """
     candidates = [place for place in range(1, count + 1) if place not in untestable]
     weights = np.diff([0, *candidates]) / count
     grid = grid_of(evidence[count])
     before, after = sums(evidence, candidates, grid)
     single = posterior(before, after, grid, weights)
-    evidence_of_two, between = several_changes(evidence, candidates, grid, weights, magnitude)
+    evidence_of_two, between = several_changes(evidence, candidates, grid, weights, threshold)
     prior = SEVERAL * (1 - ABSENT)
     prior_log_odds = math.log(prior / (1 - prior))
     several = float(expit(prior_log_odds + evidence_of_two - single.log_evidence))

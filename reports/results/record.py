@@ -169,7 +169,7 @@ class Run(Kept):
     rule: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = field(
         default_factory=dict
     )
-    """The chosen values of a comparison's rule (see `compare.verdict`); empty: the default rule."""
+    """The chosen values of a comparison's rule (see `results.verdict`); empty: the default rule."""
     variables: dict[str, str] = field(default_factory=dict)
     """Environment variables that the user gave all its launches (--env), without private parts."""
     node: Annotated[Node | None, _IF_KNOWN] = None

@@ -79,7 +79,7 @@ class Verdict(StrEnum):
     """The verdict on a candidate against its baseline, the gravest first."""
 
     REGRESSION = "REGRESSION"
-    """The estimate exceeds ``1 + magnitude``, and identical code looks as slow with probability
+    """The estimate exceeds ``1 + threshold``, and identical code looks as slow with probability
     ``p_value`` at most."""
     BROKEN = "BROKEN"
     """The candidate fails where the baseline does not."""
@@ -136,7 +136,7 @@ NO_SPREADS = Spreads()
 class Rule:
     """The thresholds of verdicts, and the looks of a gate; see the module's docstring."""
 
-    magnitude: float = 0.025
+    threshold: float = 0.025
     """A smaller slowdown is never called a regression."""
     tolerance: float = 0.05
     """The verdict "no regression" requires that a slowdown of this size is excluded."""
@@ -187,7 +187,7 @@ class Rule:
             return replace(self, looks=looks)
         threshold = dict(self.further)[quantity]
         return replace(
-            self, looks=looks, magnitude=threshold, tolerance=2 * threshold, words=_OF_AMOUNTS
+            self, looks=looks, threshold=threshold, tolerance=2 * threshold, words=_OF_AMOUNTS
         )
 
     @property
@@ -226,8 +226,10 @@ def shared_looks(looks: tuple[Look, ...], quantities: int) -> tuple[Look, ...]:
     return tuple(shared)
 
 
-_OPTIONS = ("magnitude", "tolerance")
-"""The thresholds of a rule that a user can choose."""
+_OPTIONS = ("threshold", "tolerance")
+"""The limits of a rule that a user can choose."""
+_FORMER_NAMES = {"magnitude": "threshold"}
+"""Names in older stores."""
 _ALLOW_DIFFERENT = "allow_different"
 _JUDGES = "judges "
 """Beginning of the name of a quantity's threshold."""
@@ -250,9 +252,12 @@ def chosen(rule: Rule) -> dict[str, float]:
 
 def rule_of(values: Mapping[str, float]) -> Rule:
     """Return the rule with these `chosen` values; other keys are ignored."""
-    options: dict[str, Any] = {name: values[name] for name in _OPTIONS if name in values}
+    options: dict[str, Any] = {}
     judged = {}
     for key, value in values.items():
+        name = _FORMER_NAMES.get(key, key)
+        if name in _OPTIONS:
+            options[name] = value
         if key.startswith(_JUDGES):
             judged[key.removeprefix(_JUDGES)] = value
     return replace(
@@ -487,10 +492,10 @@ def _decide(
     effect = smallest if math.isfinite(smallest) else None
     p_value = estimate.slower_p if ratio >= 1 else estimate.faster_p
     verdict = Verdict.INCONCLUSIVE
-    if ratio > 1 + rule.magnitude and estimate.slower_p <= rule.p_value:
+    if ratio > 1 + rule.threshold and estimate.slower_p <= rule.p_value:
         verdict = Verdict.REGRESSION
         sentence = change_in_words(ratio, low, high, larger, smaller)
-    elif ratio < 1 / (1 + rule.magnitude) and estimate.faster_p <= rule.p_value:
+    elif ratio < 1 / (1 + rule.threshold) and estimate.faster_p <= rule.p_value:
         verdict = Verdict.IMPROVEMENT
         sentence = change_in_words(ratio, low, high, larger, smaller)
     elif estimate.is_below(1 + rule.tolerance):
@@ -526,7 +531,7 @@ def _smallest(error: float, freedom: float, rule: Rule) -> float:
     """Return the slowdown that passes both conditions of a regression with probability `POWER`."""
     spare = float(stdtrit(freedom, POWER)) * error
     by_chance = float(stdtrit(freedom, 1 - rule.p_value)) * error
-    return math.expm1(max(by_chance, math.log1p(rule.magnitude)) + spare)
+    return math.expm1(max(by_chance, math.log1p(rule.threshold)) + spare)
 
 
 def _too_few(before: Floats, after: Floats, needed: int, units: str) -> Judgement:
@@ -701,7 +706,7 @@ def deciding_look(
         if len(baseline) < look.pairs:
             return None
         estimate = _estimate(look, (baseline, candidate), spreads.steps)
-        looks_slower = estimate.value > 1 + rule.magnitude
+        looks_slower = estimate.value > 1 + rule.threshold
         proven = looks_slower and estimate.slower_p <= look.slower
         may_be_faster = _looks_faster(estimate, rule) and estimate.faster_p <= look.bound
         if looks_slower:
@@ -728,11 +733,11 @@ def _slower_tail(look: Look, rule: Rule, tails: Tails, spreads: Spreads) -> Pair
     if len(tails[0]) < look.pairs:
         return None
     tail = _estimate(look, tails, spreads.tails)
-    return tail if tail.value > 1 + rule.magnitude else None
+    return tail if tail.value > 1 + rule.threshold else None
 
 
 def _looks_faster(estimate: PairedEstimate, rule: Rule) -> bool:
-    return estimate.value < 1 / (1 + rule.magnitude)
+    return estimate.value < 1 / (1 + rule.threshold)
 
 
 def next_look(pairs: int, rule: Rule = DEFAULT) -> Look:
@@ -821,7 +826,7 @@ def outlook(deviation: float, slowdown: float, rule: Rule = DEFAULT) -> tuple[fl
     deviation ``deviation``.
     """
     shift = math.log1p(slowdown)
-    large = math.log1p(rule.magnitude)
+    large = math.log1p(rule.threshold)
     tolerated = math.log1p(rule.tolerance)
     going_on = np.ones(_SIMULATIONS, dtype=bool)
     alarms = 0
@@ -883,7 +888,7 @@ def smallest_effect(deviation: float, rule: Rule = DEFAULT) -> float:
     ``deviation`` is the standard deviation of the logarithms of the pairs' ratios.
     """
     low = 0.0
-    high = math.log1p(rule.magnitude) + 10 * deviation
+    high = math.log1p(rule.threshold) + 10 * deviation
     for _ in range(16):
         middle = (low + high) / 2
         power, _ = outlook(deviation, math.expm1(middle), rule)

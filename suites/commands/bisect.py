@@ -243,7 +243,7 @@ def _measure(
             bisection.outcome is BisectionOutcome.FOUND and bisection.ends.quantity == TIME
         )
         if found_by_time and not given.no_profile:
-            operators = _profile(plan, run, machine, store, series, bisection, budget)
+            operators = _profile(plan, run, machine, store, series, bisection, budget, given.order)
             bisection = replace(bisection, operators=operators)
     if schedule.launches_left():
         say(f"The budget is spent. Resume: {resume_command()}")
@@ -260,6 +260,7 @@ def _profile(
     series: CandidateSeries,
     bisection: Bisection,
     budget: Budget,
+    order: str | None,
 ) -> StepDifference | None:
     """Profile the first slow candidate and the last fast one, and return the operators' changes."""
     before, slow = bisection.beside
@@ -267,7 +268,15 @@ def _profile(
     if not any(record.cell == cell for record in store.profiles(run.id)):
         sources = {BASELINE: {slow: series.source(before)}, CANDIDATE: {slow: series.source(slow)}}
         profiling.profile_cells(
-            plan, run, (Side(BASELINE), Side(CANDIDATE)), sources, machine, [cell], store, budget
+            plan,
+            run,
+            (Side(BASELINE), Side(CANDIDATE)),
+            sources,
+            machine,
+            [cell],
+            store,
+            budget,
+            order,
         )
     for difference in step_differences(store.profiles(run.id)):
         if difference.cell == cell:

@@ -340,7 +340,7 @@ def rule_given(
     """Return a rule with the thresholds and quantities that are given. Raises UsageError."""
     changes: dict[str, Any] = {}
     if threshold is not None:
-        changes["magnitude"] = values.share(threshold, "--threshold")
+        changes["threshold"] = values.share(threshold, "--threshold")
     if tolerance is not None:
         changes["tolerance"] = values.share(tolerance, "--tolerance")
     if allow_different:
@@ -463,7 +463,9 @@ def measure(
         slower = slower_cells(comparison)
         if slower and not left and not given.no_profile:
             prepared = sources or sides.prepare(plan, pair, say, not given.no_build)
-            profiling.profile_cells(plan, run, pair, prepared, machine, slower, store, budget)
+            profiling.profile_cells(
+                plan, run, pair, prepared, machine, slower, store, budget, given.order
+            )
             comparison = report_of(store, run, rule)
         say(_pairs_line(store, run, comparison))
     comparison = replace(

@@ -270,6 +270,7 @@ def _explain_against(given: ExplainOptions, against: str, plan: Plan, machine: M
     from dlbench.reports.results.record import BASELINE, CANDIDATE
 
     from ..run import preparation, profiling
+    from ..run.groups import grouping_for_pairs
     from ..run.quiet import measuring
     from ..run.runner import left_behind_sentence
     from ..run.sides import Side
@@ -291,7 +292,10 @@ def _explain_against(given: ExplainOptions, against: str, plan: Plan, machine: M
     records: list[Record] = []
     with measuring(say, wait=True, computes=plan.computes):
         say(f"profiling {name_of(cell)} against {against}")
-        difference = profiling.profile_sides(runners, cell, records.append, given.profiled)
+        in_turns = cell in grouping_for_pairs(plan, machine, None, ()).cells
+        difference = profiling.profile_sides(
+            runners, cell, records.append, in_turns, given.profiled
+        )
     _print(REPORT, difference, given)
     _remark_on(records, machine)
     if difference.problem:

@@ -188,7 +188,7 @@ def releases_command(given: ReleasesOptions) -> None:
         content = report_of_releases.analyse(source)
         slower = _slower_releases(content)
         if slower and not left and not given.no_profile:
-            _profile(plan, run, machine, store, slower, sources, budget)
+            _profile(plan, run, machine, store, slower, sources, budget, given.order)
             content = report_of_releases.analyse(source)
     draw = report_of_releases.draw
     if given.plot is not None and draw is not None and report_of_releases.drawable(content):
@@ -294,6 +294,7 @@ def _profile(
     slower: Sequence[ReleasePoint],
     sources: Sequence[BuildSource],
     budget: Budget,
+    order: str | None,
 ) -> None:
     """Profile each of these releases and the one before it, and store the records."""
     source_by_row = {source.build.name: source for source in sources}
@@ -305,7 +306,15 @@ def _profile(
         cell = next(cell for cell in plan.cells if axes.without(cell) == point.cell.cell)
         both = {BASELINE: {cell.framework: before}, CANDIDATE: source_by_row}
         profiling.profile_cells(
-            plan, run, (Side(BASELINE), Side(CANDIDATE)), both, machine, [cell], store, budget
+            plan,
+            run,
+            (Side(BASELINE), Side(CANDIDATE)),
+            both,
+            machine,
+            [cell],
+            store,
+            budget,
+            order,
         )
 
 

@@ -51,7 +51,7 @@ def equivalent_to(words: Sequence[str]) -> Iterator[None]:
 
 
 def command_words() -> list[str]:
-    """Return the words after `dlbench` of this command, or of the one that does the same."""
+    """Return the words after `dlbench` of this command, or of that for a call from Python."""
     words = _EQUIVALENT.get()
     return sys.argv[1:] if words is None else list(words)
 

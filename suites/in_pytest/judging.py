@@ -3,7 +3,7 @@
 `verdict` loads it once there is something to judge. Every benchmark is judged by its launches, in
 its time and in the other quantities that the user named. The
 baseline was measured in another session: intervals allow for a shift of the machine
-(`compare.verdict`), and fewer than three launches on a side give no verdict.
+(`reports.results.verdict`), and fewer than three launches on a side give no verdict.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from typing import Any
 from dlbench.adapters.protocol import Cell, Status
 from dlbench.reports.compare.report import GateOutcome, outcome_of
 from dlbench.reports.formats.json import json_text
-from dlbench.reports.pytest_benchmark.export import KEY, counted
+from dlbench.reports.pytest_benchmark.export import KEY, counting_records
 from dlbench.reports.pytest_benchmark.imported import (
     Benchmark,
     BenchmarkFile,
@@ -29,8 +29,7 @@ from dlbench.reports.pytest_benchmark.processes import merged
 from dlbench.reports.results.comparison import SideOfCell, judge_sides, side_of
 from dlbench.reports.results.hosts import UNKNOWN_MACHINE, Host, read_host
 from dlbench.reports.results.judged import JUDGED, TIME, is_of_clock
-from dlbench.reports.results.naming import counted as number_of
-from dlbench.reports.results.naming import listed
+from dlbench.reports.results.naming import counted, listed
 from dlbench.reports.results.number_text import change_in_words
 from dlbench.reports.results.record import CANDIDATE, Record
 from dlbench.reports.results.results import Results
@@ -40,7 +39,7 @@ from .options import ENOUGH_PROCESSES
 
 Key = Cell | str
 """A benchmark's cell, or the full name of a plain benchmark."""
-Sides = dict[str, SideOfCell]
+SideByQuantity = dict[str, SideOfCell]
 """One side of a benchmark, by the quantity that is judged."""
 _OTHER_ROOT = (
     "pytest's root folder is not that of the baseline, whose benchmarks were looked up {}. Write "
@@ -58,7 +57,7 @@ class MeasuredBenchmark:
     name: str
     """Its full name, the id of its test."""
     key: Key
-    sides: Sides
+    sides: SideByQuantity
     machine: str
     """Fingerprint."""
 
@@ -94,7 +93,7 @@ class Baselines:
     """
 
     rule: Rule
-    sides: dict[tuple[Key, str], Sides] = field(default_factory=dict)
+    sides: dict[tuple[Key, str], SideByQuantity] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     """Sentences about measurements that were left out of the files."""
     _sessions: Sessions = field(default_factory=Sessions)
@@ -145,15 +144,15 @@ class Baselines:
                 f"{file.name} repeats measurements of an earlier file; they count once."
             )
 
-    def sides_of(self, records: Sequence[Record], host: Host | None) -> Sides:
+    def sides_of(self, records: Sequence[Record], host: Host | None) -> SideByQuantity:
         """Return the launches of a cell as one side, by quantity."""
         return {quantity: side_of(records, host, quantity) for quantity in self.rule.judged}
 
-    def plain_sides(self, launches: Sequence[PlainLaunch]) -> Sides:
+    def plain_sides(self, launches: Sequence[PlainLaunch]) -> SideByQuantity:
         """Return the launches of a plain benchmark as one side, by quantity."""
         return {quantity: plain_side(launches, quantity) for quantity in self.rule.judged}
 
-    def find(self, key: Key, machine: str) -> tuple[Sides, str] | None:
+    def find(self, key: Key, machine: str) -> tuple[SideByQuantity, str] | None:
         """Return the launches of a benchmark, preferably on this machine, and their machine."""
         if (key, machine) in self.sides:
             return self.sides[key, machine], machine
@@ -173,11 +172,15 @@ class Baselines:
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Change full names of plain benchmarks."""
-        renamed: dict[tuple[Key, str], Sides] = {}
+        renamed: dict[tuple[Key, str], SideByQuantity] = {}
         for (key, machine), sides in self.sides.items():
             new_key = names.get(key, key) if isinstance(key, str) else key
             renamed[new_key, machine] = sides
         self.sides = renamed
+        plain: dict[tuple[str, str], list[PlainLaunch]] = {}
+        for (name, machine), launches in self._plain.items():
+            plain[names.get(name, name), machine] = launches
+        self._plain = plain
 
     def _add_folder(self, target: str) -> None:
         files = sorted(Path(target).glob("*.json"))
@@ -324,7 +327,11 @@ def judge_all(
 
 
 def _judge_benchmark(
-    before: Sides, candidate: MeasuredBenchmark, rule: Rule, same_machine: bool, same_session: bool
+    before: SideByQuantity,
+    candidate: MeasuredBenchmark,
+    rule: Rule,
+    same_machine: bool,
+    same_session: bool,
 ) -> list[JudgedBenchmark]:
     """Judge a benchmark in each quantity."""
     benchmarks = []
@@ -411,7 +418,7 @@ def candidates_of_processes(
 ) -> list[MeasuredBenchmark]:
     """Return the benchmarks that fresh processes measured.
 
-    Each file is of one process, ``disturbed`` tells which of them other programs did.
+    Each file is of one process. ``disturbed`` tells of each whether other programs disturbed it.
     """
     launches_by_name: dict[str, list[PlainLaunch]] = {}
     for file, was_disturbed in zip(files, disturbed, strict=True):
@@ -475,8 +482,8 @@ def _remedies(
 ) -> list[str]:
     """Return sentences about the next command.
 
-    That is how to get a verdict where plain benchmarks have too few processes on a side, and how to
-    find the operators of slower ones, which are profiled where ``both_sides_ran``.
+    They say how to get a verdict when plain benchmarks have too few processes on a side, and how to
+    find the operators of slower ones, which are profiled if ``both_sides_ran``.
     """
     plain = {candidate.name for candidate in candidates if isinstance(candidate.key, str)}
     now: list[int] = []
@@ -529,7 +536,7 @@ def _how_to_find_operators(slower: set[str], candidates: Sequence[MeasuredBenchm
 
 
 def _processes(count: int) -> str:
-    return number_of(count, "process", "processes")
+    return counted(count, "process", "processes")
 
 
 def follow_root(baselines: Baselines, names: set[str], root: Path, started: Path) -> None:
@@ -580,7 +587,7 @@ def _newest(records: Iterable[Record]) -> dict[tuple[Cell, str], list[Record]]:
             records_by_run.setdefault(record.run, []).append(record)
     newest = {}
     for place, records_by_run in runs.items():
-        timed = [launches for launches in records_by_run.values() if counted(launches)]
+        timed = [launches for launches in records_by_run.values() if counting_records(launches)]
         if timed:
             newest[place] = timed[-1]
     return newest

@@ -63,17 +63,27 @@ class CpuUse(NamedTuple):
 
     @classmethod
     def now(cls) -> CpuUse:
-        """Read the clock and the kernel's counters."""
-        times = psutil.cpu_times()
+        """Read the clock, and the kernel's counters of the CPUs that this process may use."""
         names = ("user", "nice", "system", "irq", "softirq")
-        busy = sum(getattr(times, name, 0.0) for name in names)
+        busy = 0.0
+        times_of_cpus = psutil.cpu_times(percpu=True)
+        for cpu in _usable_cpus():
+            if cpu < len(times_of_cpus):
+                busy += sum(getattr(times_of_cpus[cpu], name, 0.0) for name in names)
         return cls(time.monotonic(), busy, sum(os.times()[:4]))
 
     def of_others_since(self, before: CpuUse) -> float:
         """Return the share of the CPUs that other programs used since an earlier reading."""
         others = self.all_programs - before.all_programs - (self.own - before.own)
         elapsed = max(1e-9, self.clock - before.clock)
-        return others / elapsed / (psutil.cpu_count() or 1)
+        return others / elapsed / len(_usable_cpus())
+
+
+def _usable_cpus() -> list[int]:
+    """Return the CPUs that this process may use; without an affinity mask all of them."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(psutil.cpu_count() or 1))
 
 
 class PreparedProcess(NamedTuple):
@@ -202,6 +212,12 @@ class Processes:
             tests = [name for name in tests if name in benchmarks]
         if not tests:
             return
+        with self._measuring_alone():
+            self._run_all(tests)
+
+    @contextlib.contextmanager
+    def _measuring_alone(self) -> Iterator[None]:
+        """Keep another dlbench from measuring meanwhile, after waiting for one that does."""
         from ..run.quiet import measuring  # slow to import
 
         with contextlib.ExitStack() as lock:
@@ -209,7 +225,7 @@ class Processes:
                 lock.enter_context(measuring(self._say, wait=True))
             except FrameworkEnvironmentError as error:
                 self._say(f"dlbench: {error}")
-            self._run_all(tests)
+            yield
 
     def _run_all(self, tests: list[str]) -> None:
         """Run the processes of each side, one after the other."""
@@ -229,7 +245,7 @@ class Processes:
         """Profile benchmarks in one process of each side; ``number`` counts such pairs."""
         self._say(f"dlbench: profiling {', '.join(tests)}, pair {number} of processes")
         prepared: dict[Path | None, PreparedProcess] = {}
-        with contextlib.ExitStack() as stack:
+        with self._measuring_alone(), contextlib.ExitStack() as stack:
             members = []
             for checkout in self._sides():
                 own_end, its_end = socket.socketpair()
@@ -437,10 +453,17 @@ def _crash(number: int, process: FinishedProcess) -> Failure:
     test = running.read_text(encoding="utf-8") if running.exists() else ""
     reason = f"ended with exit code {process.code}"
     if process.code < 0:
-        reason = f"ended by {signal.Signals(-process.code).name}"
+        reason = f"ended by {_signal_name(-process.code)}"
     lines = process.output.read_text(encoding="utf-8", errors="replace").splitlines()
     kept = tuple(line for line in lines if line.strip())[-_LAST_LINES:]
     return Failure(number, test, f"the process {reason} before it reported", kept)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -1,8 +1,8 @@
 """The quantities of a benchmark besides its time, in a process of `processes`.
 
 Peak memory, the time of the first call, the time to import the test's file, and page faults a call.
-They are read between the timed rounds of pytest-benchmark and never within one. Only the standard
-library is imported, since loaded modules can change the time of a benchmark.
+They are read just before and after the timed rounds of pytest-benchmark, never within one. Only the
+standard library is imported, since loaded modules can change the time of a benchmark.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class QuantityMeter:
 
     def __init__(self, fixture: Any) -> None:
         self._first_call: float | None = None
+        """Seconds; None where the first round has several calls, which share its time."""
+        self._rounds = 0
         self._calls = 0
         """Timed calls after the first round."""
         self._faults = 0
@@ -87,12 +89,12 @@ class QuantityMeter:
                 before = _page_faults()
                 result = run_round(calls, *further)
                 faults = _page_faults() - before
-                if self._first_call is None:
-                    seconds = result if calls else result[0]
-                    self._first_call = seconds / count
-                else:
+                if self._rounds > 0:
                     self._calls += count
                     self._faults += faults
+                elif count == 1:
+                    self._first_call = result if calls else result[0]
+                self._rounds += 1
                 return result
 
             return run_metered_round

@@ -69,13 +69,13 @@ class MeasuredCell:
     def samples(self) -> list[float]:
         """Seconds of a step for every timed sample, after `check`."""
         self.check()
-        return export.samples_of(export.counted(self.records))
+        return export.samples_of(export.counting_records(self.records))
 
     @property
     def launch_medians(self) -> list[float]:
         """The median of each launch in seconds, after `check`."""
         self.check()
-        return export.launch_medians(export.counted(self.records))
+        return export.launch_medians(export.counting_records(self.records))
 
     def check(self) -> None:
         """Skip the test if the cell is not possible, or fail it if a launch went wrong."""
@@ -89,7 +89,7 @@ class MeasuredCell:
 
     def replay(self, benchmark: Any) -> None:
         """Give the samples and their evidence to pytest-benchmark's fixture; then `check`."""
-        timed = export.counted(self.records)
+        timed = export.counting_records(self.records)
         if timed:
             benchmark.extra_info[export.KEY] = export.evidence_of(self.records, self.machine)
             _replay(benchmark, timed)

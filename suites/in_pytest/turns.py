@@ -17,7 +17,7 @@ _ASK = b"?"
 _GO = b"!"
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 """A test may have undone that Python ignores SIGPIPE."""
-_PATIENCE = 0.5
+_POLL_SECONDS = 0.5
 """Seconds between looks at whether a silent process has ended."""
 
 
@@ -50,7 +50,7 @@ class Member(NamedTuple):
 
     def asks(self) -> bool:
         """Wait until the process asks for a turn; return False if it ends instead."""
-        self.socket.settimeout(_PATIENCE)
+        self.socket.settimeout(_POLL_SECONDS)
         while True:
             try:
                 return self.socket.recv(1) == _ASK

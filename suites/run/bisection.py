@@ -159,8 +159,8 @@ class BisectionSchedule(PairSchedule):
             logs = self.logs(cell)
             if logs:
                 evidence[place] = logs
-        magnitude = self.rule.of_quantity(self._quantity).magnitude
-        assessment = posterior.assess(evidence, count, untestable, magnitude, self.confidence)
+        threshold = self.rule.of_quantity(self._quantity).threshold
+        assessment = posterior.assess(evidence, count, untestable, threshold, self.confidence)
         self.assessment = assessment
         begun = sum(pairs_begun(self._records[cell]) for cell in self.plan.cells)
         if not assessment.decided(self.confidence) and begun < posterior.MOST_PAIRS:

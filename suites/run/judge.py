@@ -21,9 +21,9 @@ from dlbench.adapters.protocol import ASYNC, FED, LOADER, Answer, Cell, Parity, 
 from dlbench.hardware_probe import Ceilings, Machine
 from dlbench.reports.results.clocks import (
     BUSY_CPUS,
-    clocks_decide_nothing,
     clocks_differ,
     cpus_of_others,
+    others_explain_clocks,
     seconds_of_samples,
 )
 from dlbench.reports.results.gpu_evidence import observe_launch
@@ -398,7 +398,7 @@ def implausible(
 
 def _clock_differs(cell: Cell, outcome: Outcome) -> Iterator[str]:
     assert outcome.outside is not None
-    if clocks_differ(outcome) and not clocks_decide_nothing(cell, outcome):
+    if clocks_differ(outcome) and not others_explain_clocks(cell, outcome):
         claimed = _text(seconds_of_samples(outcome))
         seen = _text(outcome.outside.timed_seconds)
         reason = f"its samples add up to {claimed}, and the host's clock saw {seen}"

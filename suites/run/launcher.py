@@ -193,7 +193,7 @@ class Meeting(threading.Barrier):
         return not self.broken
 
     def leave(self, number: int) -> None:
-        """Let the others wait for this launch no longer."""
+        """Release the launches that wait for this one."""
         self.abort()
 
 
@@ -418,7 +418,7 @@ class LaunchMonitor:
                 del self._spent[STEPS]
                 answer = self._order()
         if self._meeting is not None and word in (BEGIN, END):
-            # The other arrives, or ends and breaks the barrier: its own time limit sees to it.
+            # The other launch arrives, or its time limit ends it and breaks the barrier.
             with contextlib.suppress(threading.BrokenBarrierError):
                 self._meeting.wait()
             self.held_seconds += time.monotonic() - now[0]
@@ -812,7 +812,7 @@ def launched_of(
         return _unbelievable(monitor.wrong)
     except UnreadableError as error:
         return _unbelievable(str(error))
-    if phase == PROFILE:  # the guest can say it no more
+    if phase == PROFILE:  # the guest is dead, so the host records it
         answer = answer._replace(software={**answer.software, "profile_failed": reason})
     verdict = LaunchVerdict(answer.status, one_line(answer.reason, _LONGEST_REASON))
     if answer.status is not Status.OK or not launch.times_steps:

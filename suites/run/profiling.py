@@ -20,9 +20,10 @@ from dlbench.reports.results.storage.store import Store
 
 from ..display.screen import StatusLine, err, say
 from ..planning.plan import Plan, PlannedLaunch
-from . import launch_files, preparation, turns
+from . import launch_files, preparation
 from .answers import read_phase
 from .budget import Budget
+from .groups import grouping_for_pairs
 from .launch import LaunchRunner, run_attempts
 from .launcher import launch_process
 from .preparation import Reference
@@ -45,12 +46,17 @@ def profile_cells(
     cells: Sequence[Cell],
     store: Store,
     budget: Budget,
+    order: str | None,
 ) -> None:
-    """Profile both sides of these cells within the budget, and keep the records in the store."""
-    pair_seconds = dict.fromkeys(cells, 0.0)
+    """Profile both sides of these cells within the budget, and keep the records in the store.
+
+    ``order`` is that of the comparison's pairs, if one was asked for.
+    """
+    in_turns = grouping_for_pairs(plan, machine, order, sides).cells
+    longest_launch = dict.fromkeys(cells, 0.0)
     for record in store.records(run=run.id):
-        if record.cell in pair_seconds:
-            pair_seconds[record.cell] = max(pair_seconds[record.cell], record.wall_seconds)
+        if record.cell in longest_launch:
+            longest_launch[record.cell] = max(longest_launch[record.cell], record.wall_seconds)
     say(
         f"profiling {counted(len(cells), 'slower cell')} on both sides, to name operators "
         "(--no-profile leaves it out)"
@@ -59,8 +65,9 @@ def profile_cells(
     with measuring(say, wait=True, computes=plan.computes):
         skipped = 0
         for cell in cells:
-            if budget.has(FEWEST * pair_seconds[cell]):
-                profile_sides(by_side, cell, store.append, budget=budget)
+            launches = FEWEST if cell in in_turns else 2 * FEWEST
+            if budget.has(launches * longest_launch[cell]):
+                profile_sides(by_side, cell, store.append, cell in in_turns, budget=budget)
             else:
                 skipped += 1
     if skipped:
@@ -112,12 +119,14 @@ def profile_sides(
     by_side: Mapping[str, LaunchRunner],
     cell: Cell,
     keep: Callable[[Record], None],
+    in_turns: bool,
     steps: int | None = None,
     budget: Budget | None = None,
 ) -> StepDifference:
     """Profile both sides of a cell, this many steps a launch or those of `SECONDS`.
 
-    ``keep`` takes each record. Raises the errors of launches.
+    ``keep`` takes each record. The sides are alive at once if they take turns (``in_turns``).
+    Raises the errors of launches.
     """
     records: list[Record] = []
     difference = step_difference(cell, records)
@@ -127,7 +136,7 @@ def profile_sides(
         if block >= FEWEST and (difference.named or not has_time):
             break
         began = time.monotonic()
-        for record in _pair(by_side, cell, block, steps):
+        for record in _pair(by_side, cell, block, in_turns, steps):
             keep(record)
             records.append(record)
         pair_seconds = time.monotonic() - began
@@ -138,11 +147,10 @@ def profile_sides(
 
 
 def _pair(
-    by_side: Mapping[str, LaunchRunner], cell: Cell, block: int, steps: int | None
+    by_side: Mapping[str, LaunchRunner], cell: Cell, block: int, in_turns: bool, steps: int | None
 ) -> Iterator[Record]:
     """Launch both sides of a cell once, in an order drawn by the seed."""
     plan = by_side[CANDIDATE].plan
-    in_turns = not turns.refusal(cell) and plan.row_of(cell).build.framework.computes
     sides = [BASELINE, CANDIDATE]
     random.Random(f"profiles:{plan.seed}:{block}:{cell!r}").shuffle(sides)
     seconds = 0.0

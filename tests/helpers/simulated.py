@@ -185,7 +185,7 @@ def rows(cell: int, side: str, logs: np.ndarray, **changes: Any) -> pd.DataFrame
         "launches": count,
         "log_mean": logs.mean(axis=1),
         "log_variance": logs.var(axis=1, ddof=1) if count > 1 else math.nan,
-        "contended_launches": 0,
+        "disturbed": 0,
         "quiet": True,
     }
     return pd.DataFrame({**columns, **changes})

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from pydantic import TypeAdapter
 
 from dlbench.adapters.protocol import Cell, Status
-from dlbench.reports.results.disturbance import contended
+from dlbench.reports.results.disturbance import disturbed_if_known
 from dlbench.reports.results.errors import StoreError
 from dlbench.reports.results.flags import product_rate
 from dlbench.reports.results.hosts import Host, read_host
@@ -83,10 +83,10 @@ class _NightSums(NamedTuple):
     """Launches, then the sum of the logarithms and that of their squares."""
     quiet_sum: float
     quiet_squares: float
-    contended: float
+    disturbed: float
     """The same of launches that other programs disturbed."""
-    contended_sum: float
-    contended_squares: float
+    disturbed_sum: float
+    disturbed_squares: float
 
 
 class Store:
@@ -263,9 +263,9 @@ class Store:
 
         Columns: run, started (of the run, ISO 8601 text in UTC), machine, environment, cell (see
         `cells`), side, launches, log_mean and log_variance (mean and sample variance of the natural
-        logarithms of the launches' medians; NaN for the variance of one), contended_launches,
-        quiet. The mean is over the launches that count, are ok and were not contended (``quiet``).
-        If all were contended, it is over those. With ``judged`` the launches count with that
+        logarithms of the launches' medians; NaN for the variance of one), disturbed,
+        quiet. The mean is over the launches that count, are ok and undisturbed (``quiet``).
+        If all were disturbed, it is over those. With ``judged`` the launches count with that
         quantity instead of their median step; every record is read then.
         """
         sums: Sequence[Any]
@@ -301,14 +301,14 @@ class Store:
                 continue
             cell = schema.cell_key(record.machine, record.cell)
             key = record.run, cell, record.side, record.environment
-            of_key = sums.setdefault(key, [0.0] * 6)
+            sums_of_key = sums.setdefault(key, [0.0] * 6)
             # Other programs disturb times, and no count.
-            disturbed = judged.of_clock and contended(record, hosts.get(record.machine))
+            disturbed = judged.of_clock and disturbed_if_known(record, hosts.get(record.machine))
             first = 3 if disturbed else 0
             log = math.log(value)
-            of_key[first] += 1
-            of_key[first + 1] += log
-            of_key[first + 2] += log * log
+            sums_of_key[first] += 1
+            sums_of_key[first + 1] += log
+            sums_of_key[first + 2] += log * log
         return [_NightSums(*key, *values) for key, values in sums.items()]
 
     def record_counts(self) -> dict[str, int]:
@@ -448,7 +448,7 @@ class Store:
         with self._understood():
             content = _read_json(text)
             if not isinstance(content, dict):
-                raise TypeError("it is no object")
+                raise TypeError("expected a JSON object")
             return content
 
     def _record(self, content: Any, same: dict[str, Any]) -> Record:
@@ -478,7 +478,7 @@ def batched(items: Iterable[_Item]) -> Iterator[list[_Item]]:
 
 def to_row(record: Record, host: Host | None) -> dict[str, Any]:
     """Return the columns of a record, see `schema`."""
-    disturbed = contended(record, host)
+    disturbed = disturbed_if_known(record, host)
     disturbed_number = None if disturbed is None else int(disturbed)
     return {
         **{name: getattr(record, name) for name in _IN_COLUMNS},
@@ -499,22 +499,29 @@ def _frame_of_nights(
 ) -> "pd.DataFrame":
     import pandas as pd
 
-    sums = ["quiet", "quiet_sum", "quiet_squares", "contended_launches", "loud_sum", "loud_squares"]
+    sums = [
+        "quiet",
+        "quiet_sum",
+        "quiet_squares",
+        "disturbed",
+        "disturbed_sum",
+        "disturbed_squares",
+    ]
     frame = pd.DataFrame(
         [tuple(row) for row in rows], columns=["run", "cell", "side", "environment", *sums]
     )
     frame = frame.astype({"cell": "int64", **dict.fromkeys(sums, "float64")})
     quiet = frame["quiet"] > 0
-    launches = frame["quiet"].where(quiet, frame["contended_launches"])
-    total = frame["quiet_sum"].where(quiet, frame["loud_sum"])
-    squares = frame["quiet_squares"].where(quiet, frame["loud_squares"])
+    launches = frame["quiet"].where(quiet, frame["disturbed"])
+    total = frame["quiet_sum"].where(quiet, frame["disturbed_sum"])
+    squares = frame["quiet_squares"].where(quiet, frame["disturbed_squares"])
     frame["log_mean"] = total / launches
     # Logarithms of step times are of the order of 1 to 10: their squares leave 8 digits or more to
     # a deviation of 1 %.
     spread = (squares - total * frame["log_mean"]).clip(lower=0.0)
     frame["log_variance"] = spread / (launches - 1).where(launches > 1)
     frame["launches"] = launches.astype("int64")
-    frame["contended_launches"] = frame["contended_launches"].astype("int64")
+    frame["disturbed"] = frame["disturbed"].astype("int64")
     frame["quiet"] = quiet
     frame["started"] = frame["run"].map(started)
     frame["machine"] = frame["cell"].map(machines)
@@ -527,7 +534,7 @@ def _frame_of_nights(
 
 NIGHTS = (
     *("run", "started", "machine", "environment", "cell", "side"),
-    *("launches", "log_mean", "log_variance", "contended_launches", "quiet"),
+    *("launches", "log_mean", "log_variance", "disturbed", "quiet"),
 )
 
 

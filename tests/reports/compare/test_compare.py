@@ -133,7 +133,7 @@ def test_a_pair_with_a_disturbed_launch_is_left_out() -> None:
     records = [*pairs(times(8, 1.0)), launch(BASELINE, 8, 0.5), disturbed(CANDIDATE, 8)]
     cell = only(compared(records))
     assert (cell.judgement.baseline_launches, cell.judgement.verdict) == (8, Verdict.NO_REGRESSION)
-    assert (cell.baseline.contended, cell.candidate.contended) == (0, 1)
+    assert (cell.baseline.disturbed_launches, cell.candidate.disturbed_launches) == (0, 1)
     assert all(flag.kind is not CONTENDED for flag in cell.candidate.flags)
 
 
@@ -180,7 +180,7 @@ def test_disturbed_pairs_count_where_the_sides_took_turns(purpose: str) -> None:
     comparison = compared(records, purpose)
     cell = only(comparison)
     assert cell.judgement.verdict is Verdict.REGRESSION
-    assert (cell.baseline.launches, cell.baseline.contended) == (ENOUGH, 0)
+    assert (cell.baseline.launches, cell.baseline.disturbed_launches) == (ENOUGH, 0)
     (note,) = [note for note in comparison.notes if note.startswith("Other programs")]
     assert f"disturbed {ENOUGH} of {ENOUGH} pairs" in note
 
@@ -317,7 +317,7 @@ def test_a_stored_run_that_others_disturbed_is_contended() -> None:
     loud = a_run("two", 1.0, result=make.outcome([9.0] * 3)._replace(contention=DISTURBED))
     cell = only(stored(a_run("one", 1.0), loud))
     assert cell.judgement.verdict is Verdict.CONTENDED
-    assert cell.candidate.contended == 5
+    assert cell.candidate.disturbed_launches == 5
     assert "5 of 10 launches" in cell.judgement.sentence
 
 

@@ -56,8 +56,8 @@ def test_each_run_of_two_sides_is_judged_again_newest_first(tmp_path: Path) -> N
 
 def test_a_run_is_judged_by_the_rule_that_it_was_made_with(tmp_path: Path) -> None:
     gates = source(tmp_path, "gates")
-    lenient = chosen(replace(DEFAULT, magnitude=9.0))
-    assert lenient == {"magnitude": 9.0}
+    lenient = chosen(replace(DEFAULT, threshold=9.0))
+    assert lenient == {"threshold": 9.0}
     runs = [(replace(run, rule=lenient), count) for run, count in gates.runs()]
     slower = [
         Verdict.REGRESSION in {cell.judgement.verdict for cell in pair[1].cells}

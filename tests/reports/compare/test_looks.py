@@ -202,7 +202,7 @@ def test_before_a_look_decides_there_is_no_verdict(measured: Pairs) -> None:
         judgement = judge_looks(*measured)
         if judgement.verdict is Verdict.NO_REGRESSION:
             # Only the proof that it is faster is missing.
-            assert judgement.ratio.value < 1 / (1 + DEFAULT.magnitude)
+            assert judgement.ratio.value < 1 / (1 + DEFAULT.threshold)
             assert len(measured[0]) < FIRST_ALARM
             return
         assert judgement.verdict is Verdict.INCONCLUSIVE
@@ -319,7 +319,7 @@ def test_a_rule_is_read_back_with_the_quantities_it_judges() -> None:
 
 def test_a_quantity_has_its_own_threshold_and_words() -> None:
     rule = replace(DEFAULT, further=(("memory", 0.2),)).of_quantity("memory")
-    assert (rule.magnitude, rule.tolerance) == (0.2, 0.4)
+    assert (rule.threshold, rule.tolerance) == (0.2, 0.4)
     before, after = [1.0] * LAST, [1.5 + 0.001 * place for place in range(LAST)]
     judgement = judge_looks(before, after, rule)
     assert judgement.verdict is Verdict.REGRESSION

@@ -14,7 +14,7 @@ from json_reference import keys_of_chapter
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
 from dlbench.reports.results import flags
 from dlbench.reports.results.comparison import Verdict, compare_sides
-from dlbench.reports.results.disturbance import contended, disturbed, left_out
+from dlbench.reports.results.disturbance import disturbed, disturbed_if_known, left_out
 from dlbench.reports.results.flags import record_flags
 from dlbench.reports.results.gpu_evidence import (
     ENOUGH_TICKS,
@@ -250,15 +250,15 @@ def test_a_slowed_gpu_makes_no_verdict() -> None:
     ).cells
     assert cell.judgement.verdict is Verdict.CONTENDED
     assert "the GPU was slowed, in 8 of 8 pairs" in cell.judgement.sentence
-    assert (cell.baseline.contended, cell.candidate.contended) == (0, 8)
+    assert (cell.baseline.disturbed_launches, cell.candidate.disturbed_launches) == (0, 8)
 
 
 def test_the_store_knows_whether_a_gpu_was_shared() -> None:
-    assert contended(launch(of_gpu=telemetry([OWN, OTHER])), None) is True
-    assert contended(launch(), None) is False
-    assert contended(launch(of_gpu=telemetry(None)), None) is None
-    assert contended(replace(launch(), telemetry=None), None) is None
-    assert contended(launch(status=Status.CRASHED, samples_ns=[]), None) is None
+    assert disturbed_if_known(launch(of_gpu=telemetry([OWN, OTHER])), None) is True
+    assert disturbed_if_known(launch(), None) is False
+    assert disturbed_if_known(launch(of_gpu=telemetry(None)), None) is None
+    assert disturbed_if_known(replace(launch(), telemetry=None), None) is None
+    assert disturbed_if_known(launch(status=Status.CRASHED, samples_ns=[]), None) is None
 
 
 def test_joules_of_a_mini_batch() -> None:

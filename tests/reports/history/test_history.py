@@ -116,7 +116,7 @@ def test_disturbed_nights_are_kept_and_not_searched():
             1,
             "candidate",
             candidate,
-            contended_launches=np.where(contended, simulated.LAUNCHES, 0),
+            disturbed=np.where(contended, simulated.LAUNCHES, 0),
             quiet=~disturbed,
         ),
     )

@@ -74,11 +74,11 @@ def test_the_probability_of_each_place_is_the_sum_over_all_sizes_and_scales(draw
 @given(evidences(most=4))
 def test_two_changes_are_the_sum_over_both_places_and_the_level_between(drawn):
     count, evidence = drawn
-    grid, magnitude = search.grid_of(evidence[count]), 0.025
+    grid, threshold = search.grid_of(evidence[count]), 0.025
     sizes = [size for size in grid.sizes if size > 0]
     assume(sizes)
     middle = float(np.median(grid.sizes))
-    apart = max(middle / 4, math.log1p(magnitude))
+    apart = max(middle / 4, math.log1p(threshold))
     candidates = np.linspace(-1.5 * middle, 2.5 * middle, 33)
     levels = [level for level in candidates if min(abs(level), abs(level - middle)) >= apart]
     assume(levels)
@@ -105,7 +105,7 @@ def test_two_changes_are_the_sum_over_both_places_and_the_level_between(drawn):
     mass = 2 / count**2 / len(grid.scales)
     weights = np.full(count, 1 / count)
     log_likelihood, between = search.several_changes(
-        evidence, range(1, count + 1), grid, weights, magnitude
+        evidence, range(1, count + 1), grid, weights, threshold
     )
     constant = sum(map(len, evidence.values())) * math.log(PEAK)
     assert (between is None) == (total == 0.0)

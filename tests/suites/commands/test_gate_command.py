@@ -163,7 +163,7 @@ def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> Non
     assert "The budget ran out" in done.stderr
     with Store.open(folder / "my.sqlite", create=False) as store:
         (stored,) = store.runs()
-    assert stored.rule == {"magnitude": 0.04}
+    assert stored.rule == {"threshold": 0.04}
     assert stored.doctor is not None
     refused = run_command(
         folder, "gate", "nightly.toml", *SLOWER, "--resume", "--store", "my.sqlite"
@@ -178,7 +178,7 @@ def test_a_budget_ends_a_gate_without_an_alarm_and_without_a_pass(folder) -> Non
     )
     assert again.returncode == 0, again.stderr
     rule = json.loads(again.stdout)["rule"]
-    assert (rule["magnitude"], rule["tolerance"]) == (0.04, 0.09)
+    assert (rule["threshold"], rule["tolerance"]) == (0.04, 0.09)
 
 
 @pytest.mark.slow

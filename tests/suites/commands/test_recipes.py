@@ -417,7 +417,7 @@ def test_the_action_fails_on_a_regression_and_annotates_the_slower_file(
     assert "### gate failed" in done.summary
     content = json.loads((report / "gate.json").read_text())
     assert content["verdict"] == "regression"
-    assert content["rule"]["magnitude"] == 0.025
+    assert content["rule"]["threshold"] == 0.025
 
 
 def test_the_action_measures_two_steps_and_warns_without_enough_evidence(

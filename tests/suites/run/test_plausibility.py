@@ -10,7 +10,7 @@ from processes import null_cell
 
 from dlbench.adapters.protocol import Answer, Contention, Status, ThreadEvidence
 from dlbench.hardware_probe import probe
-from dlbench.reports.results.clocks import clocks_decide_nothing
+from dlbench.reports.results.clocks import others_explain_clocks
 from dlbench.reports.results.outcome import HostObservation, LaunchVerdict, TurnObservation
 from dlbench.suites.run.judge import Limits, implausible, limits_of
 from dlbench.suites.run.launcher import Launched
@@ -211,7 +211,7 @@ def test_on_a_busy_machine_the_clocks_may_decide_nothing(cpu_seconds, turn, repo
     )
     assert (reason(evidence) == "") is believed
     cell, _, launched, *_ = evidence
-    assert clocks_decide_nothing(cell, launched.outcome()) is believed
+    assert others_explain_clocks(cell, launched.outcome()) is believed
 
 
 def test_warm_up_found_later_counts_as_time():

@@ -25,7 +25,7 @@ from properties import examples
 
 from dlbench.adapters import axes
 from dlbench.adapters.protocol import Status
-from dlbench.reports.results.disturbance import contended
+from dlbench.reports.results.disturbance import disturbed_if_known
 from dlbench.reports.results.errors import StoreError
 from dlbench.reports.results.judged import JUDGED
 from dlbench.reports.results.record import GATE, HISTORY_PAIRS, Record, last_attempts
@@ -317,7 +317,9 @@ def test_nights_are_those_of_the_last_attempts(records: list[Record]) -> None:
             not record.stage or record.launch < HISTORY_PAIRS
         ):
             value = math.log(statistics.median(record.outcome.step_seconds()))
-            expected[record.run, record.cell, record.side].append((contended(record, None), value))
+            expected[record.run, record.cell, record.side].append(
+                (disturbed_if_known(record, None), value)
+            )
     results = {(row.run, cells[row.cell], row.side): row for row in nights.itertuples()}
     assert set(results) == set(expected)
     for key, launches in expected.items():
@@ -325,10 +327,7 @@ def test_nights_are_those_of_the_last_attempts(records: list[Record]) -> None:
         values = [value for disturbed, value in launches if not disturbed] or [
             value for _, value in launches
         ]
-        assert (row.launches, row.contended_launches) == (
-            len(values),
-            sum(bool(c) for c, _ in launches),
-        )
+        assert (row.launches, row.disturbed) == (len(values), sum(bool(c) for c, _ in launches))
         assert row.quiet == any(not disturbed for disturbed, _ in launches)
         assert row.log_mean == pytest.approx(statistics.fmean(values), abs=1e-12)
         variance = statistics.variance(values) if len(values) > 1 else math.nan
@@ -342,14 +341,14 @@ def test_disturbed_launches_count_for_no_time_of_a_night_but_for_its_memory(
     quantity: str, counting: int
 ) -> None:
     quiet, disturbed = launch(0.1), launch(0.1, stolen=True, launch=1)
-    assert [contended(record, None) for record in (quiet, disturbed)] == [False, True]
+    assert [disturbed_if_known(record, None) for record in (quiet, disturbed)] == [False, True]
     with empty_store() as store:
         store.append(quiet)
         store.append(disturbed)
         (night,) = store.nights(judged=JUDGED[quantity]).itertuples()
     value = JUDGED[quantity].value(quiet.outcome)
     assert value is not None
-    assert (night.launches, night.contended_launches) == (counting, 2 - counting)
+    assert (night.launches, night.disturbed) == (counting, 2 - counting)
     assert night.log_mean == pytest.approx(math.log(value))
 
 
