@@ -2,7 +2,9 @@
 
 import ast
 import re
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -44,7 +46,19 @@ def test_every_hop_is_a_function_that_exists() -> None:
         assert function in functions_of(file), f"{file} has no {function}"
 
 
-def test_a_run_goes_this_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """Restore the handlers of signals, which a command sets for its process."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def test_a_run_goes_this_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_signals: None
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DLBENCH_LOCK_FOLDER", str(tmp_path))
     (tmp_path / "mine.toml").write_text(suite_of_null(step_seconds=0.001))

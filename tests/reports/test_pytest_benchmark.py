@@ -22,7 +22,7 @@ from dlbench.adapters.protocol import UNKNOWN, Status
 from dlbench.hardware_probe import probe
 from dlbench.reports.pytest_benchmark import imported as files
 from dlbench.reports.pytest_benchmark.export import (
-    counted,
+    counting_records,
     processes_in_one_list,
     run_to_pytest_benchmark,
     samples_of,
@@ -152,8 +152,8 @@ def test_a_run_comes_back_whole(tmp_path, run_with_records):
     for benchmark in json.loads(text)["benchmarks"]:
         own = [r for r in records if slug(r.cell) == benchmark["param"]]
         assert all(r.outcome.status is not Status.PARITY_FAILED for r in own)
-        assert benchmark["stats"]["data"] == samples_of(counted(own))
-        medians = [statistics.median(r.outcome.step_seconds()) for r in counted(own)]
+        assert benchmark["stats"]["data"] == samples_of(counting_records(own))
+        medians = [statistics.median(r.outcome.step_seconds()) for r in counting_records(own)]
         assert benchmark["extra_info"]["dlbench"]["launch_medians"] == pytest.approx(medians)
 
 
