@@ -294,7 +294,15 @@ def test_ctrl_c_keeps_what_is_finished_and_leaves_nothing_running(folder):
     assert len(result.launches) == len(records_in(folder)) == 8
 
 
-def test_a_second_ctrl_c_does_not_end_the_clean_up():
+@pytest.fixture
+def usual_ctrl_c():
+    """Let Ctrl-C raise KeyboardInterrupt, whatever other tests of this process left behind."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_second_ctrl_c_does_not_end_the_clean_up(usual_ctrl_c):
     cleaned = []
 
     def interrupted_twice():
@@ -309,7 +317,7 @@ def test_a_second_ctrl_c_does_not_end_the_clean_up():
     assert cleaned
 
 
-def test_ctrl_c_keeps_its_meaning_after_a_call(folder):
+def test_ctrl_c_keeps_its_meaning_after_a_call(folder, usual_ctrl_c):
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(UsageError):
         dlbench.measure("no.py")
