@@ -13,7 +13,9 @@ from dlbench.reports.results.verdict import (
     Judgement,
     Verdict,
     adjust,
+    chosen,
     judge,
+    rule_of,
 )
 
 seconds = st.floats(1e-6, 1e4)
@@ -140,3 +142,9 @@ def test_adjusted_p_is_that_of_benjamini_and_hochberg(values: list[float | None]
             assert (judged.verdict is Verdict.REGRESSION) == (
                 judged.adjusted_p <= DEFAULT.false_discovery_rate
             )
+
+
+def test_a_rule_of_an_older_store_is_read() -> None:
+    rule = rule_of({"magnitude": 0.04, "tolerance": 0.09})
+    assert (rule.threshold, rule.tolerance) == (0.04, 0.09)
+    assert chosen(rule) == {"threshold": 0.04, "tolerance": 0.09}

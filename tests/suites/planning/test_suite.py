@@ -354,3 +354,11 @@ def test_a_row_of_the_users_own_names_the_option_that_brings_it() -> None:
     )
     assert "PATH" not in rerun_by_name(torch._replace(framework="torch"), "quick", 1)
     assert rerun_by_name(torch._replace(framework="pytest-benchmark"), "pytest-benchmark", 1) == ""
+
+
+def test_a_network_of_another_suite_is_refused_with_that_suite() -> None:
+    quick = suite.load("quick")
+    with pytest.raises(UsageError, match=r"no network named 'resnet-small'. The suite containers"):
+        quick.select_networks("resnet-small")
+    with pytest.raises(UsageError, match="Did you mean 'resnet50'"):
+        quick.select_networks("resnet51")
