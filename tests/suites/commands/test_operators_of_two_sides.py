@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dlbench.reports.results import disturbance
+from dlbench.reports.results.storage.store import Store
 from dlbench.suites.run import runner
 
 STEP = """
@@ -103,6 +104,11 @@ def test_a_comparison_profiles_a_slower_cell_once_and_every_report_of_it_says_so
     code, again, _ = command("report", "comparisons", "--store", "two.sqlite")
     assert code == 0
     assert "The difference lies in method 'sort'" in " ".join(again.split())
+    with Store.open("two.sqlite", create=False) as store:
+        (run,) = store.runs()
+        profiles = list(store.profiles(run.id))
+    assert profiles
+    assert all(record.group for record in profiles)  # they took turns, as the pairs did
     # Its profiled launches are no part of the comparison.
     code, stored, _ = command("compare", "latest", "--store", "two.sqlite", "--json")
     content = json.loads(stored)
