@@ -2,7 +2,6 @@
 
 import ast
 import re
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+import signal_handlers
 from processes import suite_of_null
 from typer.testing import CliRunner
 
@@ -49,11 +49,8 @@ def test_every_hop_is_a_function_that_exists() -> None:
 @pytest.fixture
 def own_signals() -> Iterator[None]:
     """Restore the handlers of signals, which a command sets for its process."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
-    handlers = {number: signal.getsignal(number) for number in numbers}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+    with signal_handlers.restored():
+        yield
 
 
 def test_a_run_goes_this_way(

@@ -6,8 +6,10 @@ the clocks decide nothing: such a launch is left out, and not accused. Only the 
 show how much others used, so launches made one after the other are judged strictly.
 """
 
+from collections.abc import Sequence
+
 from dlbench.adapters.protocol import Cell
-from dlbench.reports.results.outcome import HostObservation, Outcome
+from dlbench.reports.results.outcome import HostObservation, Outcome, TurnObservation
 
 # The host's clock may show this much more than the samples, and as much as guest and host waited
 # for a CPU, up to a second: the time between samples, and the host's own waking up.
@@ -16,7 +18,8 @@ _CLOCK_SHARE, _CLOCK_SECONDS, _WAITING_SECONDS = 0.15, 0.25, 1.0
 _MORE_SHARE, _MORE_SECONDS = 0.02, 0.01
 BUSY_CPUS = 0.5
 """CPUs that other programs use at least where they may be the cause."""
-_TICK_SECONDS = 0.03
+TICK_SECONDS = 0.03
+"""CPU time is counted in ticks of 0.01 s for each process. A few of them prove nothing."""
 
 
 def seconds_of_samples(outcome: Outcome) -> float:
@@ -41,16 +44,20 @@ def clocks_differ(outcome: Outcome) -> bool:
     return not least <= claimed <= most
 
 
+def others_in_turns(turns: Sequence[TurnObservation]) -> tuple[float | None, float]:
+    """Return the CPU seconds of other programs in the turns that tell, and these turns' seconds."""
+    telling = [turn for turn in turns if turn.busy_seconds is not None]
+    if not telling:
+        return None, 0.0
+    busy = sum(turn.busy_seconds or 0.0 for turn in telling)
+    own = sum(turn.cpu_seconds for turn in telling)
+    return max(0.0, busy - own), sum(turn.seconds for turn in telling)
+
+
 def cpus_of_others(outside: HostObservation) -> float:
     """Return how many CPUs other programs used in a launch's turns, 0 where that is not known."""
-    seconds = sum(turn.seconds for turn in outside.turns)
-    if not seconds:
-        return 0.0
-    others = 0.0
-    for turn in outside.turns:
-        if turn.busy_seconds is not None:
-            others += turn.busy_seconds - turn.cpu_seconds
-    return max(0.0, others) / seconds
+    others, seconds = others_in_turns(outside.turns)
+    return others / seconds if others and seconds else 0.0
 
 
 def others_explain_clocks(cell: Cell, outcome: Outcome) -> bool:
@@ -64,7 +71,7 @@ def others_explain_clocks(cell: Cell, outcome: Outcome) -> bool:
         return False
     claimed = seconds_of_samples(outcome)
     threads = cell.all_threads or len(outcome.cpus or ()) or 1
-    own_most = claimed * threads + _TICK_SECONDS
+    own_most = claimed * threads + TICK_SECONDS
     return (
         claimed < outside.timed_seconds
         and cpus_of_others(outside) >= BUSY_CPUS

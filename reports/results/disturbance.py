@@ -19,7 +19,7 @@ from statistics import median
 from typing import NamedTuple
 
 from dlbench.adapters.protocol import Contention, Status, ThreadEvidence, growth_costs
-from dlbench.reports.results.clocks import cpus_of_others, others_explain_clocks
+from dlbench.reports.results.clocks import cpus_of_others, others_explain_clocks, others_in_turns
 from dlbench.reports.results.gpu_evidence import REASONS, SLOWING, observe_launch
 from dlbench.reports.results.hosts import Host
 from dlbench.reports.results.naming import counted
@@ -224,7 +224,7 @@ def _causes(record: Record, host: Host | None) -> list[str]:
     if outside is not None and outside.turns:
         if within:
             return _cause_in_turns(outside.turns)
-        others, wall = _others_in_turns(outside.turns)
+        others, wall = others_in_turns(outside.turns)
         used = _use_by_others(record, host, capacity, asked, others, wall)
         return [used] if used else []
     causes = []
@@ -257,16 +257,6 @@ def _causes(record: Record, host: Host | None) -> list[str]:
     if within and not has_quota and throttled_share > THROTTLED_SHARE:
         causes.append(f"its control group was throttled {throttled_share:.0%} of the time")
     return causes
-
-
-def _others_in_turns(turns: Sequence[TurnObservation]) -> tuple[float | None, float]:
-    """Return the CPU seconds of other programs in the turns that tell, and these turns' seconds."""
-    telling = [turn for turn in turns if turn.busy_seconds is not None]
-    if not telling:
-        return None, 0.0
-    busy = sum(turn.busy_seconds or 0.0 for turn in telling)
-    own = sum(turn.cpu_seconds for turn in telling)
-    return max(0.0, busy - own), sum(turn.seconds for turn in telling)
 
 
 def _use_by_others(

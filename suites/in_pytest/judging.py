@@ -418,7 +418,7 @@ def candidates_of_processes(
 ) -> list[MeasuredBenchmark]:
     """Return the benchmarks that fresh processes measured.
 
-    Each file is of one process. ``disturbed`` tells of each whether other programs disturbed it.
+    Each file is of one process, and ``disturbed`` has whether other programs disturbed it.
     """
     launches_by_name: dict[str, list[PlainLaunch]] = {}
     for file, was_disturbed in zip(files, disturbed, strict=True):

@@ -2,7 +2,7 @@
 
 Peak memory, the time of the first call, the time to import the test's file, and page faults a call.
 They are read just before and after the timed rounds of pytest-benchmark, never within one. Only the
-standard library is imported, since loaded modules can change the time of a benchmark.
+standard library and guest code are imported: loaded modules can change the time of a benchmark.
 """
 
 from __future__ import annotations
@@ -10,20 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
+from dlbench.adapters.launch import evidence
 
 KEY = "dlbench_quantities"
-"""Key of the quantities in a benchmark's ``extra_info``, by the names of `results.judged`."""
+"""Key of the quantities in a benchmark's ``extra_info``, by the names of `results.judged`.
+
+It is `QUANTITIES_KEY` of `reports.pytest_benchmark.export`, which loads too much."""
 FEWEST_CALLS = 3
 """Calls after the first one that give page faults a call."""
-_PEAK_RESET = "5"
-"""Written to a process's clear_refs, it resets the peak of resident memory (proc(5))."""
 
 
 class ImportTimes:
@@ -57,7 +53,7 @@ class QuantityMeter:
         """Timed calls after the first round."""
         self._faults = 0
         """Page faults of those calls."""
-        self._resets_peak = _reset_peak_memory()
+        self._resets_peak = evidence.reset_peak_memory()
         make_runner = getattr(fixture, "_make_runner", None)
         if make_runner is not None:
             fixture._make_runner = self._with_meter(make_runner)
@@ -65,12 +61,11 @@ class QuantityMeter:
     def values(self) -> dict[str, float]:
         """Return what was measured: MiB, seconds, and page faults a call."""
         values = {}
-        peak = _peak_memory() if self._resets_peak else None
-        if peak is not None:
-            values["memory"] = peak
+        if self._resets_peak:
+            values["memory"] = evidence.peak_memory_bytes() / 2**20
         if self._first_call is not None:
             values["first_step"] = self._first_call
-        if self._calls >= FEWEST_CALLS and resource is not None:
+        if self._calls >= FEWEST_CALLS:
             values["faults"] = self._faults / self._calls
         return values
 
@@ -86,9 +81,9 @@ class QuantityMeter:
 
             def run_metered_round(calls: range | None, *further: Any) -> Any:
                 count = len(calls) if calls else 1
-                before = _page_faults()
+                before = evidence.minor_faults()
                 result = run_round(calls, *further)
-                faults = _page_faults() - before
+                faults = evidence.minor_faults() - before
                 if self._rounds > 0:
                     self._calls += count
                     self._faults += faults
@@ -100,32 +95,3 @@ class QuantityMeter:
             return run_metered_round
 
         return make_metered_runner
-
-
-def _page_faults() -> int:
-    """Return the minor page faults of this process so far."""
-    if resource is None:
-        return 0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-
-def _reset_peak_memory() -> bool:
-    """Reset the peak of this process's resident memory; tell whether the system can."""
-    try:
-        Path("/proc/self/clear_refs").write_text(_PEAK_RESET, encoding="ascii")
-    except OSError:
-        return False
-    return True
-
-
-def _peak_memory() -> float | None:
-    """Return the peak of this process's resident memory in MiB."""
-    try:
-        status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    for line in status.splitlines():
-        name, _, value = line.partition(":")
-        if name == "VmHWM":
-            return int(value.split()[0]) / 1024
-    return None

@@ -21,6 +21,7 @@ from dlbench.adapters.protocol import ASYNC, FED, LOADER, Answer, Cell, Parity, 
 from dlbench.hardware_probe import Ceilings, Machine
 from dlbench.reports.results.clocks import (
     BUSY_CPUS,
+    TICK_SECONDS,
     clocks_differ,
     cpus_of_others,
     others_explain_clocks,
@@ -334,8 +335,6 @@ def judged(
     return launched.outcome(LaunchVerdict(status, one_line(reason), agreement))
 
 
-# CPU time is counted in ticks of 0.01 s for each process. A few of them prove nothing.
-_TICK_SECONDS = 0.03
 # The CPU time that a guest reports may differ this much from the host's observation.
 _CLAIM_SHARE, _CLAIM_SECONDS = 0.15, 0.25
 # Fewer multiplications, this many times, of a 3 x 3 convolution by Winograd's F(4 x 4, 3 x 3)
@@ -419,7 +418,7 @@ def _quota_exceeded(cell: Cell, outside: HostObservation) -> Iterator[str]:
     # one is used up.
     periods = 2 * max(1, len(outside.turns)) * _PERIOD_SECONDS
     seconds = outside.timed_seconds * (1 + _QUOTA_SHARE) + periods
-    if outside.timed_cpu_seconds > cell.cpu_quota * seconds + _TICK_SECONDS:
+    if outside.timed_cpu_seconds > cell.cpu_quota * seconds + TICK_SECONDS:
         yield (
             f"its processes used {_text(outside.timed_cpu_seconds)} of CPU time in "
             f"{_text(outside.timed_seconds)} under a CPU quota of {cell.cpu_quota:g}: some of them "
@@ -432,7 +431,7 @@ def _ran_while_stopped(outside: HostObservation) -> Iterator[str]:
 
     It does not if one of its processes escapes being stopped.
     """
-    if outside.stopped_cpu_seconds > _TICK_SECONDS:
+    if outside.stopped_cpu_seconds > TICK_SECONDS:
         yield (
             f"its processes used {_text(outside.stopped_cpu_seconds)} of CPU time while other "
             "launches had their turns"
@@ -470,7 +469,7 @@ def _check_differs(
     # Other programs lengthen the time by the clock, but not the CPU time. A GPU's steps use hardly
     # any of it.
     slower = took > most * steps * step + _SLOWER_SECONDS
-    if slower and not (cell.on_cpu and cpu <= most * expected_cpu + _TICK_SECONDS):
+    if slower and not (cell.on_cpu and cpu <= most * expected_cpu + TICK_SECONDS):
         yield (
             f"timed, a step took {_text(step)}; right after, in the parity check, "
             f"{_text(took / steps)}"
@@ -478,7 +477,7 @@ def _check_differs(
     # Others work ahead, while the check is prepared too.
     works_ahead = cell.placement in ("prefetched", LOADER)
     faster = not works_ahead and took < _FASTER * steps * step - _SLOWER_SECONDS
-    if faster and not (cell.on_cpu and cpu >= _FASTER * expected_cpu - _TICK_SECONDS):
+    if faster and not (cell.on_cpu and cpu >= _FASTER * expected_cpu - TICK_SECONDS):
         yield (
             f"timed, a step took {_text(step)}; in the parity check it took {_text(took / steps)}: "
             "its work was done elsewhere"
@@ -555,7 +554,7 @@ def _beyond_cpu(
     steps = answer.observed_steps()
     used = outside.timed_cpu_seconds
     least = flops * steps / limits.flops_of_a_cpu(cell.precision)
-    if used + _TICK_SECONDS < least:
+    if used + TICK_SECONDS < least:
         yield (
             f"its processes used {_text(used)} of CPU time for {steps} steps, which need "
             f"{_text(least)} at least"

@@ -16,6 +16,13 @@ from pathlib import Path
 _serving: "list[subprocess.Popen[str]]" = []
 
 
+def exit_code(end: SystemExit) -> int:
+    """Return the exit code of a process that ends so."""
+    if end.code is None:
+        return 0
+    return end.code if isinstance(end.code, int) else 1
+
+
 def call(
     words: "tuple[str, ...]",
     folder: Path,
@@ -92,12 +99,7 @@ def fork(order: "dict[str, object]", first: "Callable[[], None]" = lambda: None)
     try:
         _carry_out(order, first)
     except SystemExit as end:
-        if end.code is None:
-            code = 0
-        elif isinstance(end.code, int):
-            code = end.code
-        else:
-            code = 1
+        code = exit_code(end)
     except BaseException:
         import traceback
 

@@ -13,7 +13,6 @@ import io
 import json
 import lzma
 import os
-import signal
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import factory_of_records as make
+import signal_handlers
+from command_server import exit_code
 from processes import run_command, suite_of_null
 
 from dlbench.adapters.protocol import DeviceCeilings, DeviceEvidence, Status
@@ -50,32 +51,25 @@ class Said:
 def call(folder: Path, *words: str) -> Said:
     """Run the command in this process, in a folder and as in a terminal of 80 columns."""
     before = Path.cwd(), sys.argv, dict(os.environ)
-    handlers = {
-        number: signal.getsignal(number)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
-    }
     out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
     os.chdir(folder)
     os.environ.pop("DLBENCH_STORE", None)
     os.environ.update(TERMINAL)
     sys.argv = ["dlbench", *words]
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with (
+            signal_handlers.restored(),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
             cli.main()
     except SystemExit as end:
-        if end.code is None:
-            code = 0
-        elif isinstance(end.code, int):
-            code = end.code
-        else:
-            code = 1
+        code = exit_code(end)
     finally:
         os.chdir(before[0])
         sys.argv = before[1]
         os.environ.clear()
         os.environ.update(before[2])
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
     out.flush()
     return Said(code, out.buffer.getvalue().decode(errors="replace"), err.getvalue())
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import signal_handlers
 import typer
 from processes import gone, records_in, suite_of_null, wait_until
 
@@ -297,9 +298,9 @@ def test_ctrl_c_keeps_what_is_finished_and_leaves_nothing_running(folder):
 @pytest.fixture
 def usual_ctrl_c():
     """Let Ctrl-C raise KeyboardInterrupt, whatever other tests of this process left behind."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+    with signal_handlers.restored():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
 
 
 def test_a_second_ctrl_c_does_not_end_the_clean_up(usual_ctrl_c):

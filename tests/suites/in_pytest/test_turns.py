@@ -9,6 +9,7 @@ import sys
 import threading
 
 import pytest
+import signal_handlers
 
 from dlbench.suites.in_pytest.turns import Member, TurnsOfProcess, grant_turns
 
@@ -79,9 +80,9 @@ def test_a_process_that_keeps_its_socket_open_through_a_child_is_seen_to_end(tmp
 @pytest.fixture
 def deadly_pipes():
     """Let SIGPIPE end this process, as a test may have done."""
-    before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGPIPE, before)
+    with signal_handlers.restored():
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        yield
 
 
 def test_a_process_goes_on_once_its_session_is_gone(deadly_pipes):
