@@ -197,7 +197,7 @@ def run_properties(arguments: list[str]) -> int:
 def run_kills(arguments: list[str]) -> int:
     """Kill ``--count N`` runs of the null framework at random moments."""
     count, others = parsed(arguments, "--count", 1000)
-    command = [*PYTEST, "-x", "tests/hardening/test_kills.py", *others]
+    command = [*PYTEST, *WORKERS, "-x", "tests/hardening/test_kills.py", *others]
     variables = {**os.environ, "DLBENCH_KILLS": str(count)}
     return subprocess.run(command, cwd=ROOT, env=variables).returncode
 

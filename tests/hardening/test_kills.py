@@ -127,6 +127,8 @@ def test_kills_lose_and_double_nothing(number: int, tmp_path: Path) -> None:
     (tmp_path / "output").mkdir()
     before, runs = [], []
     for _ in range(random.randint(2, 4)):
+        # A session may be killed before it opens this file.
+        (tmp_path / "output" / "err").write_text("")
         resumed = ("--resume",) if runs else ()
         session(tmp_path, kind, (*words, *resumed), random)
         wait_until(lambda: not list(of_launches(tmp_path)), "the end of all guests")
