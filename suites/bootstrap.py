@@ -197,7 +197,9 @@ def run_properties(arguments: list[str]) -> int:
 def run_kills(arguments: list[str]) -> int:
     """Kill ``--count N`` runs of the null framework at random moments."""
     count, others = parsed(arguments, "--count", 1000)
-    command = [*PYTEST, *WORKERS, "-x", "tests/hardening/test_kills.py", *others]
+    # WORKERS would run the tests of one file one after the other.
+    workers = ["-n", str(GROUPS_AT_ONCE), "--dist", "load", "--maxschedchunk", "1"]
+    command = [*PYTEST, *workers, "-x", "tests/hardening/test_kills.py", *others]
     variables = {**os.environ, "DLBENCH_KILLS": str(count)}
     return subprocess.run(command, cwd=ROOT, env=variables).returncode
 

@@ -39,6 +39,7 @@ class Device:
     index: int  # the GPU's, as NVML numbers it
     title: str | None  # "NVIDIA H200", where the driver says so
     uuid: str | None  # None: it does not answer
+    memory_bytes: int | None = None
 
     @property
     def words(self) -> str:
@@ -67,10 +68,10 @@ def present(gpus: Gpus) -> tuple[Device, ...]:
         name = f"cuda:{gpu.index}"
         if gpu.mig_enabled:
             for slot, part in enumerate(gpu.mig_devices):
-                device = Device(f"{name}:{slot}", gpu.index, part["name"], part["uuid"])
-                devices.append(device)
+                names = (part["name"], part["uuid"])
+                devices.append(Device(f"{name}:{slot}", gpu.index, *names, part["memory_bytes"]))
         else:
-            devices.append(Device(name, gpu.index, gpu.name, gpu.uuid))
+            devices.append(Device(name, gpu.index, gpu.name, gpu.uuid, gpu.memory_bytes))
     return tuple(devices)
 
 

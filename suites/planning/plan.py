@@ -848,9 +848,9 @@ def too_large(plan: Plan, cell: Cell, machine: Machine) -> str:
         share = max(1, batch_size // cell.world_size)
         needed = family.least_bytes(share, 1, cell.infers) // 2  # half where of 16 bits
         available = needed
-        for gpu in machine.gpus.devices:
-            if f"cuda:{gpu.index}" == cell.device:
-                available = gpu.memory_bytes or needed
+        for device in devices.present(machine.gpus):
+            if device.name == cell.device:
+                available = device.memory_bytes or needed
         where = cell.device
     if needed <= available:
         return ""

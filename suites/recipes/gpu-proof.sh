@@ -11,8 +11,8 @@
 #   PYTHON     one with tests/requirements.lock, for the parts conformance and plain, which need a clone  (python3)
 #
 #   gpu-proof.sh            every part in turn
-#   gpu-proof.sh figure1    one part, or several, of: machine conformance table4 precisions placements workers best
-#                           figure1 explain plain reports
+#   gpu-proof.sh figure1    one part, or several, of: machine conformance table4 turns precisions placements
+#                           workers best figure1 explain plain reports
 #
 # dlbench itself needs the packages of suites/requirements.lock. For a machine without network access, download them
 # elsewhere (`pip download -r suites/requirements.lock -d wheels`), then set PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels here.
@@ -55,6 +55,17 @@ part() {
         -m "not slow" >"$folder/conformance.txt" 2>&1 || { echo "gpu-proof: conformance failed, see $folder/conformance.txt" >&2; failed=1; }
       ;;
     table4) measure table4 table4 ;;
+    turns) # launches of a GPU that alternate, and pairs of identical code in both orders
+      measure turns table4 --networks fcn5,resnet50,lstm32 --order turns --launches 3
+      local order code
+      for order in turns sequential; do
+        code=0
+        "$dlbench" compare --now --suite table4 --networks fcn5 --same --pairs 7 --order "$order" --frameworks "${rows%%,*}" \
+          "${builds[@]}" --devices cuda:0 --no-build >"$folder/pairs-$order.txt" 2>"$folder/pairs-$order.log" || code=$?
+        # 6: so few pairs decided nothing.
+        [ "$code" = 0 ] || [ "$code" = 6 ] || { echo "gpu-proof: pairs-$order failed, see $folder/pairs-$order.log" >&2; failed=1; }
+      done
+      ;;
     precisions) measure precisions table4 --networks fcn8,alexnet,resnet50,lstm32 --precisions float32,tf32,bfloat16,float16 ;;
     placements) measure placements table4 --networks fcn5,resnet50 --placements resident,pinned,pageable ;;
     workers) measure workers scaling ;; # on a machine with one GPU two workers are holes with that reason
@@ -86,13 +97,13 @@ part() {
       show tables.txt report tables
       ;;
     *)
-      echo "gpu-proof: there is no part $1. There are: machine conformance table4 precisions placements workers best figure1 explain plain reports" >&2
+      echo "gpu-proof: there is no part $1. There are: machine conformance table4 turns precisions placements workers best figure1 explain plain reports" >&2
       exit 2
       ;;
   esac
 }
 
-for name in "${@:-machine conformance table4 precisions placements workers best figure1 explain plain reports}"; do
+for name in "${@:-machine conformance table4 turns precisions placements workers best figure1 explain plain reports}"; do
   for each in $name; do
     echo "gpu-proof: $each" >&2
     part "$each"

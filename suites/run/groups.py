@@ -14,7 +14,7 @@ nothing, with rows as the second block's groups 5.8 and 5.6 %.
 import math
 import random
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import chain
 
@@ -24,7 +24,7 @@ from dlbench.hardware_probe import Machine
 from dlbench.reports.results.keys import column_of, grouped, row_of, work_of
 from dlbench.reports.results.naming import name_of
 
-from ..planning import values
+from ..planning import devices, values
 from ..planning.plan import Plan, PlannedLaunch
 from . import turns
 from .sides import Side
@@ -50,19 +50,30 @@ PEAK_PER_LEAST = 4
 """A launch's peak of memory, in multiples of its weights, gradients and mini-batch.
 
 There is room to spare."""
+_PEAK_PER_LEAST_ON_GPU = 10
+"""The same on a GPU.
+
+A framework that asks for too much ends there, where a CPU's memory has room for more."""
 _PROCESS_BYTES = 500_000_000
 """Bytes of a process that has imported its framework."""
+_GPU_PROCESS_BYTES = 2_000_000_000
+"""Bytes of the machine's memory for a process that computes on a GPU."""
+CONTEXT_BYTES = 1_000_000_000
+"""Bytes of a GPU for a process's context and libraries, beside those of its framework."""
 _SHARE_OF_MEMORY = 0.8
 
 
 def expected_peak(plan: Plan, cell: Cell) -> int:
-    """Return the bytes that a launch of a cell needs at most.
+    """Return the bytes of its device that a launch of a cell needs at most.
 
     If the size of its mini-batch is unknown, they are those of its process.
     """
-    if cell.batch_size is None:
-        return _PROCESS_BYTES
-    least = plan.network_of(cell).family.least_bytes(cell.batch_size, cell.world_size, cell.infers)
+    least = 0
+    if cell.batch_size is not None:
+        family = plan.network_of(cell).family
+        least = family.least_bytes(cell.batch_size, cell.world_size, cell.infers)
+    if cell.on_gpu:
+        return CONTEXT_BYTES + _PEAK_PER_LEAST_ON_GPU * least
     return _PROCESS_BYTES + PEAK_PER_LEAST * least
 
 
@@ -71,6 +82,14 @@ def memory_for_launches(machine: Machine) -> int:
     total = machine.memory.total_bytes
     available = min(total, machine.memory.limit_bytes or total)
     return int(_SHARE_OF_MEMORY * available)
+
+
+def memory_of_gpus(machine: Machine) -> dict[str, int]:
+    """Return the bytes of each GPU that launches which are alive at once may need together."""
+    memory = {}
+    for device in devices.present(machine.gpus):
+        memory[device.name] = int(_SHARE_OF_MEMORY * (device.memory_bytes or 0))
+    return memory
 
 
 class Together(Enum):
@@ -96,6 +115,8 @@ class Grouping:
     remarks: tuple[str, ...] = ()
     """A line for each cell that cannot take turns, where that was asked for."""
     together: Together = Together.WORK
+    gpu_memory_bytes: Mapping[str, int] = field(default_factory=dict)
+    """The same of each GPU, by device."""
 
     def groups(
         self,
@@ -105,8 +126,8 @@ class Grouping:
     ) -> list[Group]:
         """Return the launches of a block in groups, in the order of their first launches.
 
-        ``peaks`` are the bytes that launches of a cell needed, as far as known, and ``seconds``
-        those for which they are expected to last.
+        ``peaks`` are the bytes of its device that launches of a cell needed, as far as known, and
+        ``seconds`` those for which they are expected to last.
         """
 
         def work(launch: PlannedLaunch) -> Cell:
@@ -115,11 +136,7 @@ class Grouping:
         groups: list[Group] = []
         for launches_of_work in grouped(launches, work).values():
             for part in self._divide(launches_of_work):
-                needed = []
-                for launch in part:
-                    peak = peaks.get(launch.cell)
-                    needed.append(peak or expected_peak(self.plan, launch.cell))
-                size = self._members(needed)
+                size = self._members(part, peaks)
                 for start in range(0, len(part), size):
                     members = part[start : start + size]
                     in_turns = len(members) > 1
@@ -169,28 +186,38 @@ class Grouping:
             linked.append([following.get(launch, launch) for launch in part])
         return linked
 
-    def _members(self, needed: Sequence[int]) -> int:
-        """Return how many launches that need so many bytes are alive at once.
+    def _members(self, launches: Sequence[PlannedLaunch], peaks: Mapping[Cell, int]) -> int:
+        """Return how many of these launches on one device are alive at once.
 
         The groups are as equal as possible.
         """
-        for parts in range(math.ceil(len(needed) / MOST_MEMBERS), len(needed)):
+        needed = []
+        for launch in launches:
+            peak = peaks.get(launch.cell)
+            needed.append(peak or expected_peak(self.plan, launch.cell))
+        cell = launches[0].cell
+        available = self.memory_bytes
+        most = MOST_MEMBERS
+        if cell.on_gpu:
+            available = self.gpu_memory_bytes.get(cell.device, 0)
+            most = min(most, max(1, self.memory_bytes // _GPU_PROCESS_BYTES))
+        for parts in range(math.ceil(len(needed) / most), len(needed)):
             size = math.ceil(len(needed) / parts)
             sums = [sum(needed[start : start + size]) for start in range(0, len(needed), size)]
-            if max(sums) <= self.memory_bytes:
+            if max(sums) <= available:
                 return size
         return 1
 
     def _work(self, cell: Cell, seconds: Mapping[Cell, float]) -> Cell:
         """Return the key that cells of one group share.
 
-        A cell that is to run alone shares it with no other.
+        A cell that is to run alone shares it with no other. Each device has groups of its own.
         """
         if cell not in self.cells or seconds.get(cell, 0.0) > LONG_LAUNCH:
             return cell
         if self.together is Together.BUILD:
             return axes.without(cell, "framework")
-        return work_of(cell)
+        return work_of(cell)._replace(device=cell.device)
 
 
 def _column(launch: PlannedLaunch) -> Hashable:
@@ -213,10 +240,12 @@ def grouping_for_plan(plan: Plan, machine: Machine, order: str | None) -> Groupi
     """Return how the launches of a plan are grouped.
 
     They follow this ``order``, or without one take turns wherever it helps. Nothing can disturb a
-    framework that computes nothing: its launches need no turns. Where first steps are measured, no
+    framework that computes nothing: its launches need no turns. On a GPU they take turns only if
+    they are asked to, since no GPU has shown yet what it gains. Where first steps are measured, no
     other launch may start meanwhile. Raises UsageError for an unknown order.
     """
     memory = memory_for_launches(machine)
+    gpu_memory = memory_of_gpus(machine)
     if order is not None:
         values.one_of(order, "order", ORDERS)
     if order == SEQUENTIAL or (order is None and plan.cold_start):
@@ -230,9 +259,13 @@ def grouping_for_plan(plan: Plan, machine: Machine, order: str | None) -> Groupi
         else:
             able.append(cell)
     if order == TURNS:
-        return Grouping(plan, frozenset(able), memory, tuple(remarks))
-    computing = frozenset(cell for cell in able if plan.row_of(cell).build.framework.computes)
-    return Grouping(plan, computing, memory)
+        in_turns = frozenset(able)
+        return Grouping(plan, in_turns, memory, tuple(remarks), gpu_memory_bytes=gpu_memory)
+    computing = []
+    for cell in able:
+        if cell.on_cpu and plan.row_of(cell).build.framework.computes:
+            computing.append(cell)
+    return Grouping(plan, frozenset(computing), memory)
 
 
 def grouping_for_pairs(

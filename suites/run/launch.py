@@ -503,7 +503,9 @@ def _members(
         frameworks.add(plan.row_of(launch.cell).build.framework.name)
         work.add(axes.without(launch.cell, "framework"))
     alike = len(frameworks) == 1 and len(work) == 1
-    rounds = rounds_of(protocol, alike, any(cell.cpu_quota for cell in cells))
+    quota = any(cell.cpu_quota for cell in cells)
+    gpu = any(cell.on_gpu for cell in cells)
+    rounds = rounds_of(protocol, alike, quota, gpu)
     cpus = 1
     if machine is not None:
         cpus = machine.cpu.effective_cpus

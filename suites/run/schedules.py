@@ -77,7 +77,7 @@ from dlbench.reports.results.verdict import (
 )
 
 from ..planning.plan import LaunchDurations, Plan, PlannedLaunch, any_batch_size, any_threads
-from .groups import Group, Grouping
+from .groups import CONTEXT_BYTES, Group, Grouping
 
 MOST_ATTEMPTS = 3
 """A disturbed launch is repeated until it was attempted this often."""
@@ -448,9 +448,18 @@ class Schedule:
         launches.sort(key=loss)
 
     def _peak(self, cell: Cell) -> int:
-        """Return the most bytes that a launch of a cell needed, or 0 if it is not known yet."""
-        peaks = (record.outcome.peak_memory_bytes or 0 for record in self._records[cell])
-        return max(peaks, default=0)
+        """Return the most bytes of its device that a launch of a cell needed.
+
+        0 means that they are not known yet.
+        """
+        peaks = [0]
+        for record in self._records[cell]:
+            device = record.outcome.device
+            if cell.on_cpu:
+                peaks.append(record.outcome.peak_memory_bytes or 0)
+            elif device is not None and device.peak_memory_bytes:
+                peaks.append(device.peak_memory_bytes + CONTEXT_BYTES)
+        return max(peaks)
 
     def _learn(self, block: int) -> None:
         """Take the spread from all launches before a block.

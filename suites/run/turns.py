@@ -102,12 +102,13 @@ class TurnShape(NamedTuple):
     """Seconds after which the other launches run, or infinity where turns are not cut."""
 
 
-def rounds_of(protocol: Protocol, alike: bool, quota: bool = False) -> Rounds:
+def rounds_of(protocol: Protocol, alike: bool, quota: bool = False, gpu: bool = False) -> Rounds:
     """Return how many rounds launches take turns for.
 
     Launches that are ``alike`` are the sides of a pair, or builds of one row. Launches under a CPU
     ``quota`` run for whole samples of several of the kernel's periods. In slices shorter than a
-    period they would get a period's quota each time.
+    period they would get a period's quota each time. Turns on a ``gpu`` are not cut into slices:
+    it goes on with what a stopped launch has started.
 
     Many short groups of alike launches are worth more than precise ones: a proof needs twelve of
     one sign. They lose the same by short turns and slices: a step after a pause finds cold caches,
@@ -115,6 +116,7 @@ def rounds_of(protocol: Protocol, alike: bool, quota: bool = False) -> Rounds:
     0.025 s, and differs between frameworks, so that their cells need longer turns.
     """
     most = 5 * protocol.seconds
+    slice_seconds = math.inf if gpu else 0.025
     if quota:
         fewest = max(ROUNDS_UNDER_QUOTA, protocol.minimum_steps)
         return Rounds(fewest, fewest, min(Rounds.seconds, most))
@@ -125,12 +127,12 @@ def rounds_of(protocol: Protocol, alike: bool, quota: bool = False) -> Rounds:
             seconds=min(1.5, most),
             least_seconds=min(0.75, most),
             turn_seconds=0.025,
-            slice_seconds=0.025,
+            slice_seconds=slice_seconds,
             in_pairs=True,
         )
     least = protocol.minimum_steps
     seconds = min(Rounds.seconds, most)
-    return Rounds(max(3, least), least, seconds, LEAST_SHARE * seconds, slice_seconds=0.025)
+    return Rounds(max(3, least), least, seconds, LEAST_SHARE * seconds, slice_seconds=slice_seconds)
 
 
 def standard_error(rounds: Sequence[Mapping[int, float]]) -> float:
@@ -181,8 +183,6 @@ def standard_error_of_pairs(rounds: Sequence[Mapping[int, float]], anchor: int) 
 
 def refusal(cell: Cell) -> str:
     """Return why launches of a cell cannot take turns, or an empty string."""
-    if not cell.on_cpu:
-        return "launches on one GPU would share its memory"
     if cell.instances > 1 or cell.world_size > 1:
         return "its processes run at once already"
     if not Path("/proc/self/schedstat").exists():

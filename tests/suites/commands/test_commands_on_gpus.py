@@ -87,6 +87,23 @@ def test_a_machine_with_gpus_gets_columns_of_them_unasked_and_goes_on_where_it_w
     assert records["cpu"].telemetry is None
 
 
+@pytest.mark.slow
+def test_pairs_on_a_gpu_take_turns_where_that_is_asked_for(folder, call):
+    pairs = ("compare", "--now", "--suite", "mine.toml", "--same", "--pairs", "3")
+    code, out, errors = call(TWO, *pairs, "--devices", "cuda:1", "--order", "turns")
+    assert code in (0, 6), errors
+    records = records_in(folder)
+    assert {record.outcome.status for record in records} == {Status.OK}, out
+    assert len(records) >= 6
+    for record in records:
+        turns = record.outcome.outside.turns
+        assert len({turn.round for turn in turns}) > 1
+        assert all(turn.slices == 1 for turn in turns)
+        assert record.outcome.device.name == "null device"
+        # Energy and other processes belong to both launches.
+        assert record.outcome.timed_between is None
+
+
 def test_after_a_mini_batch_runs_out_of_memory_only_smaller_ones_run(folder, call):
     words = ["--devices", "cuda:1", "--batch-sizes", "512,64,256", "--seed", "3"]
     code, out, errors = call(TWO, "run", "mine.toml", *words)

@@ -5,7 +5,8 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from processes import plan_of
+from fake_nvml import GIB, TWO, gpus
+from processes import TWO_CPUS, plan_of
 
 from dlbench.adapters.protocol import Cell
 from dlbench.hardware_probe import probe
@@ -172,3 +173,59 @@ def test_a_schedule_divides_each_block_and_a_resumed_one_what_is_missing():
     assert order != [launch.cell for group in second for launch in group]
     assert schedule.wanted(0) == Schedule(PLAN, (), None, grouping()).wanted(0)
     assert all(len(group) == 1 for group in Schedule(PLAN).wanted(0))
+
+
+ON_GPUS = plan_of(
+    "table4",
+    replace(TWO_CPUS, gpus=gpus(TWO)),
+    networks="fcn5",
+    frameworks="torch,jax,tensorflow",
+    devices="cpu,gpus",
+    threads="1",
+    precisions="float32,tf32",
+)
+WITH_GPUS = replace(MACHINE, gpus=gpus(TWO))
+
+
+def test_launches_on_a_gpu_take_turns_only_if_asked():
+    on_cpu = frozenset(cell for cell in ON_GPUS.cells if cell.on_cpu)
+    assert 0 < len(on_cpu) < len(ON_GPUS.cells)
+    assert groups.grouping_for_plan(ON_GPUS, WITH_GPUS, None).cells == on_cpu
+    asked = groups.grouping_for_plan(ON_GPUS, WITH_GPUS, "turns")
+    assert asked.cells == frozenset(ON_GPUS.cells)
+    assert asked.remarks == ()
+
+
+def test_each_gpu_has_groups_of_its_own_that_fit_into_its_memory():
+    cells = [cell for cell in ON_GPUS.cells if cell.on_gpu]
+    peak = max(expected_peak(ON_GPUS, cell) for cell in cells)
+    for members in (1, 2, 100):
+        memory = {"cuda:0": members * peak, "cuda:1": 100 * peak}
+        of_gpus = replace(grouping(ON_GPUS), gpu_memory_bytes=memory)
+        launched = []
+        for group in of_gpus.groups([PlannedLaunch(cell, 0) for cell in cells], {}, {}):
+            (device,) = {launch.cell.device for launch in group}
+            needed = sum(expected_peak(ON_GPUS, launch.cell) for launch in group)
+            assert needed <= memory[device] or len(group) == 1
+            assert group[0].in_turns == (len(group) > 1)
+            launched += [launch.cell for launch in group]
+            if device == "cuda:0" and members == 1:
+                assert len(group) == 1
+            elif device == "cuda:1":
+                assert len(group) > 1
+        assert sorted(launched) == sorted(cells)
+
+
+def test_processes_on_a_gpu_need_memory_of_the_machine_too():
+    cells = [cell for cell in ON_GPUS.cells if cell.device == "cuda:1"]
+    planned = [PlannedLaunch(cell, 0) for cell in cells]
+    plenty = replace(grouping(ON_GPUS), gpu_memory_bytes={"cuda:1": PLENTY})
+    assert max(map(len, plenty.groups(planned, {}, {}))) > 2
+    small = replace(plenty, memory_bytes=5 * 10**9)
+    assert max(map(len, small.groups(planned, {}, {}))) == 2
+
+
+def test_the_memory_of_gpus_is_known_by_device():
+    memory = groups.memory_of_gpus(WITH_GPUS)
+    assert set(memory) == {"cuda:0", "cuda:1"}
+    assert 0.5 * 80 * GIB < memory["cuda:0"] < 80 * GIB

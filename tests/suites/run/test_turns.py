@@ -441,6 +441,17 @@ def test_turns_under_a_quota_are_whole_and_begin_with_a_sample_that_does_not_cou
     )
 
 
+@pytest.mark.parametrize("alike", [True, False])
+def test_turns_on_a_gpu_are_not_cut_since_it_goes_on_while_a_launch_stands_still(alike):
+    protocol = Protocol(seconds=1.0, minimum_steps=2)
+    slices = set()
+    for gpu in (False, True):
+        table = Turns(1, 1, turns.rounds_of(protocol, alike, gpu=gpu))
+        table.takes(0, 0.6)
+        slices.add((gpu, table.shape(0).slice_seconds))
+    assert slices == {(False, 0.025), (True, np.inf)}
+
+
 @pytest.mark.parametrize(
     ("longest", "rounds"), [(0.02, 3), (0.9, 3), (1.2, 3), (1.6, 2), (20.0, 1)]
 )
