@@ -1,5 +1,6 @@
 """The quantities of a benchmark besides its time, as a process of pytest measures them."""
 
+import mmap
 import time
 from collections.abc import Callable
 from typing import Any
@@ -55,7 +56,10 @@ def test_page_faults_are_those_of_later_calls() -> None:
     kept = []
 
     def touch() -> None:
-        kept.append(bytearray(2**22))  # at least a fault, of a huge page, in each call
+        # Memory of the kernel's own: the heap may have pages that earlier tests freed.
+        fresh = mmap.mmap(-1, 2**22)
+        fresh.write(bytes(2**22))  # at least a fault, of a huge page
+        kept.append(fresh)
 
     rounds = [None] * (FEWEST_CALLS + 1)
     assert metered(*rounds, function=touch)["faults"] >= metered(*rounds)["faults"] + 1
