@@ -108,7 +108,7 @@ def rounds_of(protocol: Protocol, alike: bool, quota: bool = False, gpu: bool = 
     Launches that are ``alike`` are the sides of a pair, or builds of one row. Launches under a CPU
     ``quota`` run for whole samples of several of the kernel's periods. In slices shorter than a
     period they would get a period's quota each time. Turns on a ``gpu`` are not cut into slices:
-    it goes on with what a stopped launch has started.
+    the GPU finishes work that a launch queued before it was stopped.
 
     Many short groups of alike launches are worth more than precise ones: a proof needs twelve of
     one sign. They lose the same by short turns and slices: a step after a pause finds cold caches,
