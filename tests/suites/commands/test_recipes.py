@@ -546,8 +546,8 @@ def test_without_an_installation_the_file_at_the_base_is_the_baseline(
     assert "this clone has no revision no-such-branch. Fetch it, or set BASE." in missing.errors
 
 
-@pytest.mark.slow
-def test_the_proof_on_a_gpu_leaves_every_part_of_it(night):
+def prove_on_a_gpu(night: tuple[Path, dict[str, str]], parts: list[str]) -> Path:
+    """Run these parts of the proof with the null row on a pretended GPU; return its folder."""
     folder, variables = night
     variables = {
         **variables,
@@ -555,17 +555,35 @@ def test_the_proof_on_a_gpu_leaves_every_part_of_it(night):
         "ROWS": "null",
         "DEVICES": "cuda:0",
     }
-    parts = ["machine", "placements", "workers", "figure1", "explain", "reports"]
     done = shell(shlex.join(["bash", PROOF, *parts]), folder, variables)
     logs = {path.name: path.read_text() for path in (folder / "gpu-proof").glob("*.log")}
     assert done.returncode == 0, (done.stderr, logs)
     assert [line.removeprefix("gpu-proof: ") for line in done.stderr.splitlines()] == parts
-    with Store.open(folder / "gpu-proof" / "results.sqlite", create=False) as store:
+    return folder / "gpu-proof"
+
+
+@pytest.mark.slow
+def test_the_proof_on_a_gpu_leaves_every_part_of_it(night) -> None:
+    parts = ["machine", "placements", "workers", "figure1", "explain", "reports"]
+    folder = prove_on_a_gpu(night, parts)
+    with Store.open(folder / "results.sqlite", create=False) as store:
         cells = {record.cell for record in store.records()}
     assert {cell.device for cell in cells} == {"cuda:0"}
     assert {cell.world_size for cell in cells} == {1, 2}
     assert {cell.placement for cell in cells} == {"resident", "pinned", "pageable"}
-    assert (folder / "gpu-proof" / "figure1.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "figure1.png").read_bytes().startswith(b"\x89PNG")
     reports = ("matrix.json", "figure1-report.txt", "scaling.txt", "ceilings.txt")
     for name in ("machine.txt", "explain-resnet50.txt", *reports):
-        assert (folder / "gpu-proof" / name).read_text().strip(), name
+        assert (folder / name).read_text().strip(), name
+
+
+@pytest.mark.slow
+def test_the_proof_on_a_gpu_compares_pairs_in_both_orders(night) -> None:
+    folder = prove_on_a_gpu(night, ["turns"])
+    for order in ("turns", "sequential"):
+        assert "no regression" in (folder / f"pairs-{order}.txt").read_text()
+    with Store.open(folder / "results.sqlite", create=False) as store:
+        took_turns = [
+            {bool(record.outcome.turns) for record in store.records(run.id)} for run in store.runs()
+        ]
+    assert took_turns == [{True}, {True}, {False}]
