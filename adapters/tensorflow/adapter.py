@@ -24,7 +24,7 @@ from ..launch.batches import Batch, by_example
 from ..launch.feeds import Feed
 from ..networks import Network
 from . import devices, sampling
-from .networks import RECURRENCES, TensorFlowNetwork, loaded, place, training_step
+from .networks import RECURRENCES, UPDATES, TensorFlowNetwork, loaded, place, training_step
 
 
 class TensorFlowAdapter(EveryFamily):
@@ -77,7 +77,7 @@ class TensorFlowAdapter(EveryFamily):
             compiled = False
         else:
             model = self._build(weights)
-            step = training_step(model, self._rate)
+            step = training_step(model, self._rate, self.chosen("updates", *UPDATES))
             compiled = self._compile
         self._model = model
         self._batch = self._placed(batch)

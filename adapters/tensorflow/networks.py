@@ -20,6 +20,8 @@ from ..networks import Network
 
 #: The forms of recurrent layers: a while loop in the graph, or every step in the graph by itself.
 RECURRENCES = ("loop", "unrolled")
+#: When a variable is updated: as soon as its own gradient is known, or after all gradients.
+UPDATES = ("early", "last")
 
 
 def _find_layout(network: Network, name: str, shape: Tuple[int, ...]) -> Layout:
@@ -267,15 +269,24 @@ def _decode(record: Any, part: RecordField) -> Any:
     return values
 
 
-def training_step(model: TensorFlowNetwork, rate: Any) -> Callable[[Any, Any], Any]:
-    """Return the function of one training step: loss of the mini-batch, gradients, SGD update."""
+def training_step(
+    model: TensorFlowNetwork, rate: Any, updates: str = UPDATES[0]
+) -> Callable[[Any, Any], Any]:
+    """Return the function of one training step: loss of the mini-batch, gradients, SGD update.
+
+    ``updates`` is one of `UPDATES`. TensorFlow copies a variable before its update while an
+    operator that reads it still waits, and the order in which it runs operators that are ready
+    differs from process to process.
+    """
 
     def step(inputs: Any, labels: Any) -> Any:
         variables = list(model.w.values())
         with tf.GradientTape() as tape:
             loss = model.loss(inputs, labels)
-        for variable, gradient in zip(variables, clipped(model, tape.gradient(loss, variables))):
-            update(variable, gradient, rate)
+        gradients = clipped(model, tape.gradient(loss, variables))
+        with tf.control_dependencies(gradients if updates == "last" else []):
+            for variable, gradient in zip(variables, gradients):
+                update(variable, gradient, rate)
         return loss
 
     return step

@@ -5,10 +5,12 @@
         --networks fcn5 --batch-sizes 1,16
 
 As `plain_ratio`, but both sides are a user's own step (tests/benchmarks/plain/as_step.py and
-adapter_as_step.py) in the framework's environment, compared by `dlbench gate`: its pairs alternate
-every 0.025 s, so that a busy machine's noise is the same for both. The adapter is tuned, the script
-as a good author writes it, and both have the variables of the tuned row. A ratio above 1 means that
-the adapter takes longer. Nothing else should run. Goal: 0.98 to 1.02.
+adapter_as_step.py) in the framework's environment, compared by `dlbench compare --now`: the
+launches of a pair take turns, so that a busy machine's noise is the same for both. The adapter is
+tuned (`--tuning installed`: without settings), the script as a good author writes it, and both have
+the variables of the tuned row. Pairs
+are added until the interval is ±1 %. A ratio above 1 means that the adapter takes longer. Nothing
+else should run. Goal: 0.98 to 1.02.
 """
 
 import itertools
@@ -35,14 +37,15 @@ STEPS = Path(__file__).resolve().parent / "plain"
 DLBENCH = Path(sys.executable).with_name("dlbench")
 
 
-def gate(
+def compare(
     interpreter: Path, launch: dict[str, Any], variables: dict[str, str], words: list[str]
 ) -> dict[str, Any]:
-    """Return what a gate of the plain script against the adapter says, as JSON."""
+    """Return what a comparison of the plain script with the adapter says, as JSON."""
     environment_variables = {**variables, "DLBENCH_PLAIN": json.dumps(launch)}
     with tempfile.TemporaryDirectory() as folder:
         sides = ["--step", STEPS / "as_step.py", "--candidate-step", STEPS / "adapter_as_step.py"]
-        command = [DLBENCH, "gate", "quick", *sides, "--python", interpreter, "--json", *words]
+        command = [DLBENCH, "compare", "--now", "--suite", "quick", *sides]
+        command += ["--python", interpreter, "--json", *words]
         command += ["--store", Path(folder) / "store.sqlite"]
         for name, value in environment_variables.items():
             command += ["--env", f"{name}={value}"]
@@ -59,9 +62,10 @@ def main(
     task: str = "training",
     batch_sizes: str = "",
     threads: int = 1,
-    tolerance: str = "2.5%",
-    threshold: str = "1.25%",
-    budget: str = "3m",
+    tuning: str = TUNED,
+    interval: str = "1%",
+    pairs: str = "6-20",
+    budget: str = "5m",
 ) -> None:
     """Compare each framework's default mode on each network, by default at its own mini-batch;
     print a row for each."""
@@ -80,8 +84,10 @@ def main(
         for network, size in itertools.product(values.words(networks), sizes):
             batch_size = int(size) if size else networks_by_name[network].batch_size
             family = networks_by_name[network].family.name
-            chosen = in_force(TUNED, framework.tunable(mode, "cpu", family, task))
-            variables = framework.launch_variables(mode, threads, interpreter.parent.parent, chosen)
+            tunable = framework.tunable(mode, "cpu", family, task)
+            variables = framework.launch_variables(
+                mode, threads, interpreter.parent.parent, in_force(TUNED, tunable)
+            )
             launch = {
                 "framework": framework.name,
                 "adapter": framework.folder,
@@ -90,20 +96,20 @@ def main(
                 "task": task,
                 "network": network,
                 "batch_size": batch_size,
-                "settings": framework.launch_settings(mode, chosen),
+                "settings": framework.launch_settings(mode, in_force(tuning, tunable)),
                 "data": to_data(networks_by_name[network]),
             }
             words = [
                 "--threads",
                 str(threads),
-                "--tolerance",
-                tolerance,
-                "--threshold",
-                threshold,
+                "--interval",
+                interval,
+                "--pairs",
+                pairs,
                 "--budget",
                 budget,
             ]
-            answer = gate(interpreter, launch, variables, [*words, "--tuning", "installed"])
+            answer = compare(interpreter, launch, variables, [*words, "--tuning", "installed"])
             for cell in answer["cells"]:
                 row = [network, str(batch_size), framework.name, cell["verdict"]]
                 if cell["ratio"] is not None and cell["low"] is not None:
