@@ -60,10 +60,10 @@ class CpuTime(NamedTuple):
 def places(cpu: Cpu, threads: int) -> list[tuple[int, ...]]:
     """Return the sets of CPUs that a launch may have in a round, a core for each of its threads.
 
-    There are none if it has no fewer threads than there are cores, or no thread count.
+    There are none if it has more threads than there are cores, or no thread count.
     """
     cores = bound_mask(cpu, cpu.usable_physical_cores) or ()
-    if not 0 < threads < len(cores):
+    if not 0 < threads <= len(cores):
         return []
     return [tuple(cores[first : first + threads]) for first in range(len(cores) - threads + 1)]
 
@@ -81,14 +81,22 @@ class Placement:
     def confine(
         self, processes: Sequence[int], cpus: Sequence[int], threads: Sequence[int] = ()
     ) -> None:
-        """Move these threads of processes, or all, to these CPUs.
+        """Move these threads of processes to these CPUs, or all where none are given.
 
+        If there are enough CPUs, each of the given threads begins on one of its own: two that
+        continue at once may else share a CPU for a part of the slice, while another one is idle.
         Threads that bound themselves to CPUs of their own are left there.
         """
         if self._allowed is None:
             masks = {_allowed(thread) for thread in _living_threads(processes)} - {frozenset()}
             self._allowed = masks.pop() if len(masks) == 1 else frozenset()
-        if set(cpus) < self._allowed:
+        if not set(cpus) <= self._allowed:
+            return
+        if threads and len(threads) <= len(cpus):
+            self._confined = sorted(threads)
+            for thread, cpu in zip(self._confined, cpus, strict=False):
+                _move([thread], [cpu])
+        elif set(cpus) < self._allowed:
             self._confined = list(threads or _living_threads(processes))
             _move(self._confined, cpus)
 

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import factory_of_records as make
 import numpy as np
@@ -928,14 +929,15 @@ def test_all_have_the_same_cpus_in_a_round_and_other_ones_later(tmp_path):
     assert Member(table, 0).cpus == ()
 
 
-def test_a_launch_is_placed_on_cores_where_it_leaves_some_free(tmp_path):
+def test_a_launch_is_placed_on_cores_if_they_are_enough_for_its_threads(tmp_path):
     cpu = probe_cpu(write_tree(tmp_path, recorded_trees.xeon(sockets=1, cores=4)))
     places = standstill.places(cpu, 2)
     assert len(places) == 3
     for cpus in places:
         cores = {core for core in cpu.core_siblings for number in cpus if number in core}
         assert len(cpus) == len(cores) == 2
-    assert standstill.places(cpu, 4) == standstill.places(cpu, 9) == standstill.places(cpu, 0) == []
+    assert len(standstill.places(cpu, 4)) == 1
+    assert standstill.places(cpu, 9) == standstill.places(cpu, 0) == []
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU alone")
@@ -956,6 +958,41 @@ def test_threads_are_moved_and_let_go_again_unless_they_bound_themselves(tmp_pat
     finally:
         process.kill()
         process.wait()
+
+
+THREE_THREADS = """
+import threading, time
+for _ in range(2):
+    threading.Thread(target=time.sleep, args=(60,)).start()
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU alone")
+def test_threads_that_compute_begin_on_a_cpu_each():
+    first, second, *_ = sorted(os.sched_getaffinity(0))
+    process = subprocess.Popen([sys.executable, "-c", THREE_THREADS])
+    tasks = Path(f"/proc/{process.pid}/task")
+    try:
+        main, *others = wait_until(
+            lambda: sorted(int(task.name) for task in tasks.iterdir()) if _has(tasks, 3) else [],
+            "the threads",
+        )
+        everywhere = os.sched_getaffinity(main)
+        placement = standstill.Placement()
+        placement.confine([process.pid], (first, second), others)
+        assert [os.sched_getaffinity(thread) for thread in others] == [{first}, {second}]
+        assert os.sched_getaffinity(main) == everywhere
+        placement.let_go()
+        assert {frozenset(os.sched_getaffinity(thread)) for thread in others} == {
+            frozenset(everywhere)
+        }
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _has(folder, count):
+    return len(list(folder.iterdir())) == count
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU alone")
