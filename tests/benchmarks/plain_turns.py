@@ -8,9 +8,8 @@ As `plain_ratio`, but both sides are a user's own step (tests/benchmarks/plain/a
 adapter_as_step.py) in the framework's environment, compared by `dlbench compare --now`: the
 launches of a pair take turns, so that a busy machine's noise is the same for both. The adapter is
 tuned (`--tuning installed`: without settings), the script as a good author writes it, and both have
-the variables of the tuned row. Pairs
-are added until the interval is ±1 %. A ratio above 1 means that the adapter takes longer. Nothing
-else should run. Goal: 0.98 to 1.02.
+the variables of the tuned row. Pairs are added until the interval is ±1 %. A ratio above 1 means
+that the adapter takes longer. Nothing else should run. Goal: 0.98 to 1.02.
 """
 
 import itertools
