@@ -2,18 +2,15 @@
 
 A group has as many launches as fit into memory. Its cells are compared within tenths of a second,
 so that the machine's slow changes cancel out (`reports.results.side_by_side`). In a matrix, the
-rows of a column make a group: smaller groups alternate faster. After the first block, one row is at
-another column's place in each group, so that all cells of a network can be compared. Under a CPU
-quota rows and columns change parts. More cells than fit are divided by chance, anew in each block.
-
-Simulated for four rows, three columns and two blocks of launches that deviate by 2 %, a ratio
-within a column is known to 4.7 %, one within a row to 6.1 %. Without that row it would be 4.7 % and
-nothing, with rows as the second block's groups 5.8 and 5.6 %.
+rows of a column make a group: smaller groups alternate faster. Cells of different columns are
+compared by their seconds. Under a CPU quota the thread counts of a row make a group, and after the
+first block one column is at another row's place in each group, so that all cells of a network can
+be compared. More cells than fit are divided by chance, anew in each block.
 """
 
 import math
 import random
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import chain
@@ -146,40 +143,38 @@ class Grouping:
     def _divide(self, launches: Sequence[PlannedLaunch]) -> list[list[PlannedLaunch]]:
         """Return the launches of one work in parts.
 
-        The parts of a matrix are its columns, which are linked by one row at a time. Under a CPU
-        quota the thread counts of a row are compared, so that there a part is a row under one
-        quota.
+        The parts of a matrix are its columns. Under a CPU quota the thread counts of a row are
+        compared, so that there a part is a row under one quota, and rows are linked by one column
+        at a time.
         """
         if self.together is not Together.COLUMN:
             return [list(launches)]
-        if any(launch.cell.cpu_quota for launch in launches):
-            part_of, line_across = _row_under_quota, _column_of_any_quota
-        else:
-            part_of, line_across = _column, _row
+        under_quota = any(launch.cell.cpu_quota for launch in launches)
+        part_of = _row_under_quota if under_quota else _column
         parts = list(grouped(launches, part_of).values())
         # Beyond its fewest launches a contest is about columns alone.
         if self.plan.decides and launches[0].index >= self.plan.launches:
             return parts
         if len(parts) == 1 or min(map(len, parts)) < FEWEST_MEMBERS:
             return [list(launches)]
-        if launches[0].index == 0:
+        # Columns are not linked so. A launch on two threads may be slower among launches on one
+        # thread than among others on two: MXNet's threads then shared a CPU, and its steps took 13
+        # to 20 % longer.
+        if not under_quota or launches[0].index == 0:
             return parts
-        return self._link(parts, line_across)
+        return self._link(parts)
 
-    def _link(
-        self,
-        parts: Sequence[Sequence[PlannedLaunch]],
-        line_across: Callable[[PlannedLaunch], Hashable],
-    ) -> list[list[PlannedLaunch]]:
-        """Return the parts with the launches of one line across them, each at the next one's place.
+    def _link(self, parts: Sequence[Sequence[PlannedLaunch]]) -> list[list[PlannedLaunch]]:
+        """Return the parts with the launches of one column, each at the next one's place.
 
-        The seed draws which line it is.
+        The seed draws which column it is.
         """
         launches = list(chain.from_iterable(parts))
         first = launches[0]
-        lines = [line for line in grouped(launches, line_across).values() if len(line) > 1]
+        columns = grouped(launches, _column_of_any_quota).values()
+        several = [column for column in columns if len(column) > 1]
         chance = random.Random(f"links:{self.plan.seed}:{first.index}:{work_of(first.cell)!r}")
-        moved = chance.choice(lines or [[first]])
+        moved = chance.choice(several or [[first]])
         following = dict(zip(moved, [*moved[1:], moved[0]], strict=True))
         linked = []
         for part in parts:
@@ -222,10 +217,6 @@ class Grouping:
 
 def _column(launch: PlannedLaunch) -> Hashable:
     return column_of("", launch.cell)
-
-
-def _row(launch: PlannedLaunch) -> Hashable:
-    return row_of(launch.cell)
 
 
 def _column_of_any_quota(launch: PlannedLaunch) -> Hashable:
