@@ -60,7 +60,7 @@ class CpuTime(NamedTuple):
 def places(cpu: Cpu, threads: int) -> list[tuple[int, ...]]:
     """Return the sets of CPUs that a launch may have in a round, a core for each of its threads.
 
-    There are none if it has more threads than there are cores, or no thread count.
+    The list is empty for a launch with more threads than cores, or without a thread count.
     """
     cores = bound_mask(cpu, cpu.usable_physical_cores) or ()
     if not 0 < threads <= len(cores):
