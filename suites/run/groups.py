@@ -157,9 +157,8 @@ class Grouping:
             return parts
         if len(parts) == 1 or min(map(len, parts)) < FEWEST_MEMBERS:
             return [list(launches)]
-        # Columns are not linked so. A launch on two threads may be slower among launches on one
-        # thread than among others on two: MXNet's threads then shared a CPU, and its steps took 13
-        # to 20 % longer.
+        # Columns are not linked so: only launches on as many threads have turns in slices
+        # (`turns.may_be_sliced`), which compare them most precisely.
         if not under_quota or launches[0].index == 0:
             return parts
         return self._link(parts)

@@ -59,7 +59,7 @@ from .privacy import private_anywhere, recorded
 from .quiet import QuietWait
 from .standstill import places
 from .texts import Text
-from .turns import Member, Turns, rounds_of
+from .turns import Member, Turns, may_be_sliced, rounds_of
 
 _SUSPENDED_REPEATS = 3
 """Launches at most where this process was stopped (SIGSTOP) during each."""
@@ -498,14 +498,15 @@ def _members(
     cells = []
     frameworks = set()
     work = set()
+    cpu_each = []
     for launch in launches:
         cells.append(launch.cell)
+        cpu_each.append(runners[launch.side].has_a_cpu_each(launch.cell))
         frameworks.add(plan.row_of(launch.cell).build.framework.name)
         work.add(axes.without(launch.cell, "framework"))
     alike = len(frameworks) == 1 and len(work) == 1
     quota = any(cell.cpu_quota for cell in cells)
-    gpu = any(cell.on_gpu for cell in cells)
-    rounds = rounds_of(protocol, alike, quota, gpu)
+    rounds = rounds_of(protocol, alike, quota, may_be_sliced(cells, alike, all(cpu_each)))
     cpus = 1
     if machine is not None:
         cpus = machine.cpu.effective_cpus
@@ -515,7 +516,6 @@ def _members(
     turns = Turns(len(launches), seed, rounds, needed, cpus, cells)
     members = []
     for number, launch in enumerate(launches):
-        runner = runners[launch.side]
-        has_cpus = runner.has_a_cpu_each(launch.cell)
-        members.append(Member(turns, number, runner.places(launch.cell), has_cpus))
+        cpu_sets = runners[launch.side].places(launch.cell)
+        members.append(Member(turns, number, cpu_sets, cpu_each[number]))
     return members

@@ -5,9 +5,10 @@ matrices on a busy virtual machine are correlated by 0.65 where they lie 0.02 s 
 where they lie 0.1 s apart. So launches are compared best when they alternate that fast. A round is
 one turn of each launch, in an order drawn by the seed. Turns last 0.1 s. Those of launches that are
 alike last 0.025 s: of the two sides of a pair, or of several builds of one row. Where a sample of
-any launch lasts longer, all have turns as long as that. Such turns are cut into slices: the launch
-is stopped wherever its step is, and the others get a slice each before it continues. The time for
-which it stood still is subtracted from its sample. A round of more than two alike launches has two
+any launch lasts longer, all have turns as long as that. Where it costs a launch no time of its own
+(`may_be_sliced`), such turns are cut into slices: the launch is stopped wherever its step is, and
+the others get a slice each before it continues. The time for which it stood still is subtracted
+from its sample. A round of more than two alike launches has two
 of them, and one (the anchor) is the same in all rounds, so that those which are compared alternate
 at once.
 
@@ -102,13 +103,13 @@ class TurnShape(NamedTuple):
     """Seconds after which the other launches run, or infinity where turns are not cut."""
 
 
-def rounds_of(protocol: Protocol, alike: bool, quota: bool = False, gpu: bool = False) -> Rounds:
+def rounds_of(protocol: Protocol, alike: bool, quota: bool = False, sliced: bool = True) -> Rounds:
     """Return how many rounds launches take turns for.
 
     Launches that are ``alike`` are the sides of a pair, or builds of one row. Launches under a CPU
     ``quota`` run for whole samples of several of the kernel's periods. In slices shorter than a
-    period they would get a period's quota each time. Turns on a ``gpu`` are not cut into slices:
-    the GPU finishes work that a launch queued before it was stopped.
+    period they would get a period's quota each time. Long turns are cut into slices if they may be
+    ``sliced``.
 
     Many short groups of alike launches are worth more than precise ones: a proof needs twelve of
     one sign. They lose the same by short turns and slices: a step after a pause finds cold caches,
@@ -116,7 +117,7 @@ def rounds_of(protocol: Protocol, alike: bool, quota: bool = False, gpu: bool = 
     0.025 s, and differs between frameworks, so that their cells need longer turns.
     """
     most = 5 * protocol.seconds
-    slice_seconds = math.inf if gpu else 0.025
+    slice_seconds = 0.025 if sliced else math.inf
     if quota:
         fewest = max(ROUNDS_UNDER_QUOTA, protocol.minimum_steps)
         return Rounds(fewest, fewest, min(Rounds.seconds, most))
@@ -133,6 +134,20 @@ def rounds_of(protocol: Protocol, alike: bool, quota: bool = False, gpu: bool = 
     least = protocol.minimum_steps
     seconds = min(Rounds.seconds, most)
     return Rounds(max(3, least), least, seconds, LEAST_SHARE * seconds, slice_seconds=slice_seconds)
+
+
+def may_be_sliced(cells: Sequence[Cell], alike: bool, cpu_each: bool) -> bool:
+    """Return whether slices of turns cost launches of these cells no time of their own.
+
+    A GPU finishes work that a launch queued before it was stopped. Four threads on two CPUs take 2
+    to 7 % longer in slices (lstm32 of three frameworks), which is the same for launches that are
+    ``alike``. Among launches on one thread, the second CPU has idled when a launch on two threads
+    gets its slice. A virtual machine may then wake both threads on one CPU: MXNet's lstm32 took
+    0.31 s in slices of 0.025 s, 0.29 s in slices of 0.1 s, and 0.275 s in whole turns or alone.
+    """
+    thread_counts = {cell.all_threads for cell in cells}
+    on_gpu = any(cell.on_gpu for cell in cells)
+    return not on_gpu and len(thread_counts) == 1 and (alike or cpu_each)
 
 
 def standard_error(rounds: Sequence[Mapping[int, float]]) -> float:

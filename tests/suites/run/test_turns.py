@@ -442,15 +442,32 @@ def test_turns_under_a_quota_are_whole_and_begin_with_a_sample_that_does_not_cou
     )
 
 
+@pytest.mark.parametrize(
+    ("threads", "device", "alike", "cpu_each", "sliced"),
+    [
+        ([2, 2], "cpu", False, True, True),
+        ([1, 2], "cpu", False, True, False),
+        ([4, 4], "cpu", False, False, False),
+        ([4, 4], "cpu", True, False, True),
+        ([2, 2], "cuda:0", True, True, False),
+    ],
+)
+def test_turns_are_sliced_where_that_costs_a_launch_no_time_of_its_own(
+    threads, device, alike, cpu_each, sliced
+):
+    cells = [make.record(threads=count, device=device).cell for count in threads]
+    assert turns.may_be_sliced(cells, alike, cpu_each) is sliced
+
+
 @pytest.mark.parametrize("alike", [True, False])
-def test_turns_on_a_gpu_are_not_cut_since_it_goes_on_while_a_launch_stands_still(alike):
+def test_turns_that_may_not_be_sliced_are_whole(alike):
     protocol = Protocol(seconds=1.0, minimum_steps=2)
     slices = set()
-    for gpu in (False, True):
-        table = Turns(1, 1, turns.rounds_of(protocol, alike, gpu=gpu))
+    for sliced in (False, True):
+        table = Turns(1, 1, turns.rounds_of(protocol, alike, sliced=sliced))
         table.takes(0, 0.6)
-        slices.add((gpu, table.shape(0).slice_seconds))
-    assert slices == {(False, 0.025), (True, np.inf)}
+        slices.add((sliced, table.shape(0).slice_seconds))
+    assert slices == {(True, 0.025), (False, np.inf)}
 
 
 @pytest.mark.parametrize(
