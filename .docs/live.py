@@ -11,7 +11,7 @@ from dlbench.suites import cli
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "reports" / "examples"
 EXTRA = ROOT / ".docs" / "generated" / "extra"
-PAGE = "2026-11-29-table4-of-eight-frameworks"
+PAGE = "2026-11-30-table4-of-eight-frameworks"
 SITE = (
     "2026-11-26-one-h100",
     "2026-11-29-quick",
