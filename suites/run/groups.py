@@ -95,9 +95,9 @@ class Together(Enum):
     WORK = "work"
     """All cells that do the same work."""
     COLUMN = "column"
-    """The rows of a column of a matrix.
+    """The rows of a column of a matrix, or the thread counts of a row under a CPU quota.
 
-    After the first block one of them is at another column's place."""
+    Where these are too few, all cells that do the same work."""
     BUILD = "build"
     """Cells that differ in their builds alone, as releases do."""
 
