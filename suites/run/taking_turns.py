@@ -177,8 +177,10 @@ class TurnTaking:
 
     def stop(self) -> None:
         """Stop the launch at the end of a slice."""
+        processes = descendants(self._supervisor)
+        # The launch computes until it is stopped: looking for its processes takes 0.3 ms.
         self._stopped_ns = time.monotonic_ns()
-        stop(descendants(self._supervisor))
+        stop(processes)
 
     def end_slices(self) -> None:
         """Cut this turn no more: it has ended."""
