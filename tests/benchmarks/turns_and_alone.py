@@ -123,7 +123,7 @@ def _mean_and_interval(logs: Sequence[float]) -> tuple[str, str]:
 
 
 def main(
-    store: Path,
+    store: Annotated[Path, typer.Option()],
     frameworks: str = "torch,tensorflow,jax,mxnet,onnxruntime",
     networks: str = "fcn5,lstm32",
     threads: Annotated[list[str] | None, typer.Option()] = None,
