@@ -9,9 +9,9 @@ launch that has the machine alone. So both kinds of step come from one process a
 seconds of the machine. Each ``--threads`` is a group of its own: ``--threads 1,2,4`` takes turns
 across thread counts.
 
-The ratio is that of a launch's usual turns to its long turns in the rounds next to them. The
-interval is that of its mean over a cell's launches and rounds. Nothing else should run. Goal: 0.99
-to 1.01.
+The ratio is that of a launch's usual turns to its long turns in the rounds next to them. The row of
+a cell has their middle over its launches and rounds, as a launch's seconds do, with an interval by
+their median deviation. Nothing else should run. Goal: 0.99 to 1.01.
 """
 
 import math
@@ -33,6 +33,8 @@ from scipy import stats
 from dlbench.adapters.protocol import Cell
 from dlbench.reports.results.naming import name_of
 from dlbench.reports.results.record import Record
+from dlbench.reports.results.rounds import middle, variance_of_middle
+from dlbench.reports.results.statistics import NORMAL_PER_MEDIAN
 from dlbench.reports.results.storage.store import Store
 from dlbench.suites.__main__ import main as dlbench
 from dlbench.suites.run import launch, turns
@@ -98,28 +100,29 @@ def log_ratios(record: Record) -> list[float]:
 
 
 def table_of(records: Sequence[Record]) -> Table:
-    """Return the table of all cells, with the mean over cells in its last line."""
+    """Return the table of all cells, with the middle of the cells in its last line."""
     by_cell: dict[Cell, list[float]] = defaultdict(list)
     for record in records:
         by_cell[record.cell] += log_ratios(record)
     table = Table("cell", "in turns / alone", "95 % interval", "turns", box=None)
-    means = []
+    middles = []
     for cell, ratios in sorted(by_cell.items(), key=lambda item: name_of(item[0])):
         if len(ratios) < 2:
             continue
-        means.append(float(np.mean(ratios)))
-        table.add_row(name_of(cell), *_mean_and_interval(ratios), str(len(ratios)))
-    if len(means) > 1:
-        table.add_row("mean of the cells", *_mean_and_interval(means), "")
+        middles.append(middle(np.asarray(ratios)))
+        table.add_row(name_of(cell), *_middle_and_interval(ratios), str(len(ratios)))
+    if len(middles) > 1:
+        table.add_row("middle of the cells", *_middle_and_interval(middles), "")
     return table
 
 
-def _mean_and_interval(logs: Sequence[float]) -> tuple[str, str]:
-    middle = float(np.mean(logs))
-    half = float(stats.t.ppf(0.975, len(logs) - 1)) * float(np.std(logs, ddof=1))
-    half /= math.sqrt(len(logs))
-    interval = f"{math.exp(middle - half):.3f} - {math.exp(middle + half):.3f}"
-    return f"{math.exp(middle):.3f}", interval
+def _middle_and_interval(logs: Sequence[float]) -> tuple[str, str]:
+    centre = middle(np.asarray(logs))
+    deviation = NORMAL_PER_MEDIAN * float(np.median(np.abs(np.subtract(logs, centre))))
+    error = deviation * math.sqrt(variance_of_middle(len(logs)))
+    half = float(stats.t.ppf(0.975, len(logs) - 1)) * error
+    interval = f"{math.exp(centre - half):.3f} - {math.exp(centre + half):.3f}"
+    return f"{math.exp(centre):.3f}", interval
 
 
 def main(
