@@ -87,11 +87,14 @@ def train(arguments, x, y):
     def compiled(x, y):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, model(x)))
-        for v, g in zip(variables, tape.gradient(loss, variables), strict=True):
-            if isinstance(g, tf.IndexedSlices):
-                v.scatter_sub(tf.IndexedSlices(0.01 * g.values, g.indices))
-            else:
-                tf.raw_ops.ResourceApplyGradientDescent(var=v.handle, alpha=0.01, delta=g)
+        gradients = tape.gradient(loss, variables)
+        # Otherwise some launches copy weights before their update, and others do not.
+        with tf.control_dependencies(gradients):
+            for v, g in zip(variables, gradients, strict=True):
+                if isinstance(g, tf.IndexedSlices):
+                    v.scatter_sub(tf.IndexedSlices(0.01 * g.values, g.indices))
+                else:
+                    tf.raw_ops.ResourceApplyGradientDescent(var=v.handle, alpha=0.01, delta=g)
         return loss
 
     return lambda: compiled(x, y), None
