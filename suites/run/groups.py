@@ -10,7 +10,7 @@ be compared. More cells than fit are divided by chance, anew in each block.
 
 import math
 import random
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import chain
@@ -33,8 +33,10 @@ Group = tuple[PlannedLaunch, ...]
 
 They take turns, or are the two sides of a pair. Any other group has one launch."""
 
-FEWEST_MEMBERS = 3
-"""Fewest members of a part of a matrix.
+FEWEST_IN_COLUMN = 2
+"""Fewest launches of a column that make a group."""
+FEWEST_UNDER_QUOTA = 3
+"""Fewest launches of a row under a CPU quota that make a group.
 
 With two, one of them at another's place, too little could be compared."""
 MOST_MEMBERS = 16
@@ -150,12 +152,16 @@ class Grouping:
         if self.together is not Together.COLUMN:
             return [list(launches)]
         under_quota = any(launch.cell.cpu_quota for launch in launches)
-        part_of = _row_under_quota if under_quota else _column
+        part_of: Callable[[PlannedLaunch], Hashable] = _column
+        fewest = FEWEST_IN_COLUMN
+        if under_quota:
+            part_of = _row_under_quota
+            fewest = FEWEST_UNDER_QUOTA
         parts = list(grouped(launches, part_of).values())
         # Beyond its fewest launches a contest is about columns alone.
         if self.plan.decides and launches[0].index >= self.plan.launches:
             return parts
-        if len(parts) == 1 or min(map(len, parts)) < FEWEST_MEMBERS:
+        if len(parts) == 1 or min(map(len, parts)) < fewest:
             return [list(launches)]
         # Columns are not linked so: only launches on as many threads have turns in slices
         # (`turns.may_be_sliced`), which compare them most precisely.

@@ -67,18 +67,21 @@ def test_a_group_has_no_more_members_than_is_useful():
     assert max(map(len, groups_of_block)) <= MOST_MEMBERS
 
 
-def test_of_a_matrix_columns_are_groups():
-    of_matrix = replace(grouping(), together=Together.COLUMN)
+@pytest.mark.parametrize("frameworks", ["torch,mxnet", "torch,tensorflow,mxnet"])
+def test_of_a_matrix_columns_are_groups(frameworks):
+    plan = plan_of(networks="fcn5,lstm32", frameworks=frameworks, threads="1,2,4")
+    rows = len(frameworks.split(","))
+    of_matrix = replace(grouping(plan), together=Together.COLUMN)
     for block in range(8):
-        groups_of_block = of_matrix.groups(launches(block=block), {}, {})
-        assert groups_of_block == of_matrix.groups(launches(block=block), {}, {})
-        assert [len(group) for group in groups_of_block] == [3] * 6
+        groups_of_block = of_matrix.groups(launches(plan, block), {}, {})
+        assert groups_of_block == of_matrix.groups(launches(plan, block), {}, {})
+        assert [len(group) for group in groups_of_block] == [rows] * 6
         assert sorted(launch.cell for group in groups_of_block for launch in group) == sorted(
-            PLAN.cells
+            plan.cells
         )
         for group in groups_of_block:
             assert len({work_of(launch.cell) for launch in group}) == 1
-            assert len({row_of(launch.cell) for launch in group}) == 3
+            assert len({row_of(launch.cell) for launch in group}) == rows
             assert len({column_of("", launch.cell) for launch in group}) == 1
 
 
@@ -137,8 +140,6 @@ def test_a_matrix_of_one_row_or_with_a_lonely_cell_is_not_divided():
     lonely = [*of_torch, PlannedLaunch(lonely_cell, 0)]
     for of_work in (of_torch, lonely):
         assert [len(group) for group in of_matrix.groups(of_work, {}, {})] == [len(of_work)]
-    plan_of_two = plan_of(networks="fcn5", frameworks="torch,mxnet", threads="1,2,4")
-    assert [len(group) for group in of_matrix.groups(launches(plan_of_two), {}, {})] == [6]
 
 
 def test_long_launches_and_those_that_cannot_take_turns_run_alone():
