@@ -56,3 +56,29 @@ def test_too_few_gpus_for_the_workers_are_refused(guest: Guest) -> None:
     asked.check_reasons(
         output, ["each worker needs its own GPU, and TensorFlow 2.", "", "compute capability 7.5"]
     )
+
+
+def test_late_updates_wait_for_every_product_that_reads_a_weight(guest: Guest) -> None:
+    """TensorFlow copies a weight before its update if an operator still has to read it."""
+    unordered = guest("""
+        answer = {}
+        for updates in ("early", "last"):
+            graph = prepared("small-dense", updates=updates)._step.graph
+            products = {operator.name for operator in graph.get_operations() if operator.type == "MatMul"}
+            answer[updates] = 0
+            for update in graph.get_operations():
+                if update.type != "ResourceApplyGradientDescent":
+                    continue
+                before, left = set(), [update]
+                while left:
+                    operator = left.pop()
+                    for earlier in [tensor.op for tensor in operator.inputs] + list(operator.control_inputs):
+                        if earlier.name not in before:
+                            before.add(earlier.name)
+                            left.append(earlier)
+                answer[updates] += len(products - before)
+        answer["products"] = len(products)
+    """)
+    assert unordered["products"] > 2
+    assert unordered["early"] > 0
+    assert unordered["last"] == 0
