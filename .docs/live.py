@@ -14,7 +14,7 @@ EXTRA = ROOT / ".docs" / "generated" / "extra"
 PAGE = "2026-11-30-table4-of-eight-frameworks"
 SITE = (
     "2026-11-26-one-h100",
-    "2026-11-29-quick",
+    "2026-12-01-quick",
     "2026-11-29-inference-quick",
     "2026-11-30-gate-of-memory-and-start",
 )

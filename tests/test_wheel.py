@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("adapters", "hardware_probe", "reports", "suites")
 FOR_CLONES = ("*.md", "suites/requirements.lock", "reports/docs/reference/json-keys.toml")
 """Files of the rooms that an installed dlbench has no use for."""
-DEMO = "reports/examples/2026-11-29-quick/store.sqlite.xz"
+DEMO = "reports/examples/2026-12-01-quick/store.sqlite.xz"
 
 
 def tracked() -> list[PurePosixPath]:

@@ -23,7 +23,7 @@ from ..errors import UsageError
 from . import options
 from .options import flag, option, takes
 
-EXAMPLE = resources.files("dlbench.reports") / "examples" / "2026-11-29-quick" / "store.sqlite.xz"
+EXAMPLE = resources.files("dlbench.reports") / "examples" / "2026-12-01-quick" / "store.sqlite.xz"
 """Store of the run that is shown: `dlbench run quick` on two CPUs."""
 _ADVISED = "lstm32"
 """Network whose thread counts are shown."""
