@@ -9,21 +9,21 @@ def test_the_demo_shows_a_matrix_a_verdict_advice_and_a_page(command, tmp_path):
     assert (code, errors) == (0, "")
     lines = output.splitlines()
     assert lines[0] == (
-        "An example, measured on AMD EPYC, 2 CPUs on 2026-11-29, not on this machine."
+        "An example, measured on AMD EPYC, 2 CPUs on 2026-12-01, not on this machine."
     )
     words = " ".join(output.split())
     for part in (
-        "tensorflow function *0.238±2%",
+        "tensorflow function *0.226±5%",
         "clearly the fastest: tensorflow function in 3, mxnet hybrid in 3",
-        "lstm32, mini-batch 128, 2 threads: mxnet hybrid; then tensorflow function (1.19x",
-        "torch eager: use 2 threads; a step takes 1.63x as long with 1",
+        "lstm32, mini-batch 128, 2 threads: mxnet hybrid; then tensorflow function (1.18x",
+        "torch eager: use 2 threads; a step takes 1.93x as long with 1",
         "Written: dlbench-demo.html",
     ):
         assert part in words, part
     assert "dlbench run quick " in lines[-2]
     assert "dlbench new step train_step.py " in lines[-1]
     page = (tmp_path / "dlbench-demo.html").read_text()
-    assert "Example of dlbench, measured on AMD EPYC, 2 CPUs on 2026-11-29" in page
+    assert "Example of dlbench, measured on AMD EPYC, 2 CPUs on 2026-12-01" in page
     # It measured nothing, and leaves nothing else behind.
     assert list(tmp_path.iterdir()) == [tmp_path / "dlbench-demo.html"]
     # A second one does not write over the first.
