@@ -59,7 +59,7 @@ class AlternatingTurns(turns.Turns):
 
 
 def measure(store: Path, frameworks: str, networks: str, threads: str, rounds: int) -> None:
-    """Measure a launch of each cell, with so many rounds of both kinds."""
+    """Measure a launch of each cell with so many rounds, half of them long."""
 
     def rounds_of(*words: Any, **named: Any) -> turns.Rounds:
         usual = turns.rounds_of(*words, **named)

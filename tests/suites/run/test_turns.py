@@ -42,7 +42,7 @@ from dlbench.reports.results.rounds import (
 from dlbench.suites.environments.environment import BuildSource
 from dlbench.suites.errors import UsageError
 from dlbench.suites.planning.plan import PlannedLaunch
-from dlbench.suites.run import standstill, turns
+from dlbench.suites.run import standstill, taking_turns, turns
 from dlbench.suites.run.groups import grouping_for_pairs
 from dlbench.suites.run.judge import implausible
 from dlbench.suites.run.launch import LaunchRunner, run_attempts
@@ -1041,6 +1041,32 @@ def test_slices_begin_on_the_cpus_of_their_round():
         for child in psutil.Process(root.pid).children(recursive=True):
             child.kill()
         root.wait()
+
+
+def test_a_pause_begins_when_the_launch_is_stopped(monkeypatch):
+    """It computes while its processes are looked for: that time belongs to its step."""
+
+    def slow_look(root):
+        time.sleep(0.05)
+        return [root]
+
+    spinning = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        monkeypatch.setattr(taking_turns, "descendants", slow_look)
+        member = Member(Turns(1, 1, Rounds(turn_seconds=0.02, slice_seconds=0.02)), 0)
+        launch = TurnTaking(member, spinning.pid)
+        launch.begin(10.0)
+        launch.start()
+        before_look = time.monotonic_ns()
+        launch.stop()
+        launch.let_others_run()
+        launch.go_on()
+        ((stopped, resumed),) = launch.pauses
+        assert stopped - before_look >= 50_000_000
+        assert resumed > stopped
+    finally:
+        spinning.kill()
+        spinning.wait()
 
 
 def test_cells_take_turns_unless_something_speaks_against_it():
